@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from logging import DEBUG
+from sys import _getframe
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +20,7 @@ from ..scripts.base import resolve
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
 from .calls import Calls
 from .gate import Gate
-from .guarding.blocks import caller
+from .guarding.blocks import spans
 from .guarding.guard import Guard, running_task
 from .holding.hold import Hold
 from .holding.leases_by_task import TaskLeases, lineage
@@ -59,7 +60,7 @@ class Acquisition(OnDemand[L], Generic[L]):
 
     async def __aenter__(self) -> L:
         obtain = self._begun()
-        _, _, spans_yield = caller(self._name)
+        spans_yield = spans(_getframe().f_back, self._name)
         lease = await obtain()
         if lease is not None:
             self._guard = Guard(lease, spans_yield)
@@ -162,7 +163,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             if not isinstance(outcome, Granted):
                 raise _late(gate, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
-            if waiter.call is None and (not waiter.asked or waiter.entry is None or waiter.entry.wait is not None):
+            if waiter.call is None and waiter.waited:
                 await checkpoint_if_cancelled()
             lease = admit(gate, waiter, task)
             if lease is not None:
@@ -228,28 +229,17 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if runtime.binding.closing:
         name = gate.calls.name
         raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-    now, call = runtime.clock.now(), waiter.call
-    if call is not None:  # granted at once
-        grant, owner, calls, policy, sent_at = waiter.grant, waiter.owner, waiter.calls, waiter.policy, call.sent_at
-        assert grant is not None
-        if now >= sent_at + min(grant.pttl, policy.ttl_ms) / 1000 - policy.margin:
-            gate.adopt(waiter)
-            return None
-        waiter.call = None
-    else:
-        assert entry is not None
-        calls, policy, owner, sent_at = entry.asker.calls, entry.asker.policy, entry.owner, entry.sent_at
-        grant = entry.grant
-        assert grant is not None
-        if now >= entry.deadline:
-            return None
+    asker, granted = (waiter, waiter) if entry is None else (entry.asker, entry)
+    now, owner, grant = runtime.clock.now(), granted.owner, granted.grant
+    assert grant is not None
+    if now >= granted.deadline:
+        return None
     runtime.patience.until.pop(waiter, None)
     if waiter.due != NEVER:
         runtime.scheduler.forget(waiter)
-    waiter.entry = None  # they refer to each other: free both without the garbage collector
-    hold = Hold(owner, calls, policy, grant, sent_at, gate, now)
-    if entry is not None:
-        hold.tainted = entry.tainted
+    waiter.entry = waiter.call = None  # they refer to each other: free them without the garbage collector
+    hold = Hold(owner, asker.calls, asker.policy, grant, granted.sent_at, gate, now)
+    hold.tainted = granted.tainted
     runtime.fences.heard(hold.fence)
     runtime.holds[owner] = hold
     entries = runtime.queue_entries

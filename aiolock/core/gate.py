@@ -58,7 +58,6 @@ class Gate(LocalQueue):
         self.replies: int = 0
         self.stated_at: float = LONG_AGO
         self.seen_at: float = LONG_AGO
-        self.unsent: list[QueueEntry] | None = None
         self.taken: int = 0
         self.waiters: dict[Waiter, None] = {}  # they share the process's entry
         self.entries: dict[QueueEntry, None] = {}
@@ -88,11 +87,11 @@ class Gate(LocalQueue):
     @property
     def open(self) -> bool:
         """Whether a new task asks the server: no task of this process is before it."""
-        return not self.contention.exclusive or self.idle
+        return not (self.contention.exclusive and (self.taken or self.waiters or self.common is not None))
 
     def occupied(self) -> bool:
         """Whether a task waits."""
-        return not self.empty
+        return bool(self.waiters or self.entries)
 
     # Coming and going.
 
@@ -113,19 +112,18 @@ class Gate(LocalQueue):
 
     def _begin(self, waiter: Waiter) -> None:
         if not waiter.queues or (self.race is None and waiter.calls.ordered):
-            self.enter_alone(waiter)
+            waiter.asked = True
+            self.enter(waiter, alone=True).ask()
             return
         self.waiters[waiter] = None
         if self.asking is not None:
             self.adopt(self.asking)  # from now on it asks for both
         elif self.common is None and not self.taken:
             waiter.asked = True
-            if self.race is not None:
-                self.race.begin(self.enter(waiter))
-            elif self._new_entry is QueueEntry:
+            if self.race is None and self._new_entry is QueueEntry:
                 waiter.ask()
             else:
-                self.enter(waiter).ask()
+                self.begin(waiter)
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
@@ -160,18 +158,16 @@ class Gate(LocalQueue):
 
     def rejoin(self, waiter: Waiter) -> None:
         """Its grant came too late: undo it, and ask anew, before all others."""
-        entry, name = waiter.entry, self.calls.name
+        entry, name = waiter.entry or self.adopt(waiter), self.calls.name
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
-        assert entry is not None
         entry.end()
         self.taken -= 1
         waiter.wait_again()
-        others = self.waiters
-        self.waiters = {}
+        others, self.waiters = self.waiters, {}
         self._begin(waiter)
-        self.waiters |= others
         if others and self.asking is not None:
-            self.adopt(self.asking)
+            self.adopt(self.asking)  # it asks for them, too
+        self.waiters |= others
 
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""

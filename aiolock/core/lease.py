@@ -8,6 +8,7 @@ import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from logging import DEBUG
+from sys import _getframe
 from types import TracebackType
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from ..scripts.base import Ending
 from .binding import Process
 from .calls import Calls
 from .gate import Gate
-from .guarding.blocks import caller
+from .guarding.blocks import spans
 from .guarding.guard import Guard, Shielded, running_task
 from .holding.hold import Hold
 from .holding.level import Block, Level, Owner
@@ -289,7 +290,7 @@ class Lease(Level):
             self._gate.runtime.leases.remove(self)
             self._task = task
             self._gate.runtime.leases.add(self)
-        Guard(self, caller(self.name)[2])
+        Guard(self, spans(_getframe().f_back, self.name))
         return self
 
     async def __aexit__(

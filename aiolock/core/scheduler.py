@@ -248,7 +248,8 @@ class Patience:
     """Tells those that have waited for too long.
 
     All may wait equally long, so they are in the order in which their times end, and the timer is the first one's. It
-    is not reset for each that has its answer: nearly all have it long before.
+    is not reset for each that has its answer: nearly all have it long before. Who waits puts itself into `until`, and
+    wakes this if nothing is due.
 
     Args:
         scheduler: the timer.
@@ -267,12 +268,6 @@ class Patience:
         self.until: dict[Impatient, float] = {}
         self._wake_at = NEVER
         self.due: float = NEVER
-
-    def begin(self, waiting: Impatient, since: float) -> None:
-        """It waits since this clock time."""
-        self.until[waiting] = until = since + self.seconds
-        if self.due == NEVER:
-            self.wake(until)
 
     def on_due(self, now: float, late: float) -> None:
         over = []

@@ -88,16 +88,13 @@ class Primitive:
         )
 
     async def __aenter__(self) -> Lease:
-        policy, spans_yield = self._policy, False
-        try:
-            above = _getframe(1)  # who awaits this; only its id is kept: the frame would keep its contents alive
-        except ValueError:  # no Python frame around
-            frame, code = 0, Primitive.__aenter__.__code__
-        else:
-            frame, code = id(above), above.f_code
+        policy, frame, code, spans_yield = self._policy, 0, Primitive.__aenter__.__code__, False
+        around = _getframe().f_back
+        if around is not None:
+            frame, code = id(around), around.f_code
             if code.co_flags & GENERATOR or code.co_name in BETWEEN:
-                spans_yield = spans(above, self._calls.name)
-            del above
+                spans_yield = spans(around, self._calls.name)
+            del around  # it would keep its contents alive
         self._runtime.binding.check(self._calls.name)
         gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
         lease = await obtain(gate, self._calls, policy, policy.acquire_timeout)

@@ -191,8 +191,8 @@ class Release:
             return observer
         if not self._observers:
             call, patience = self._call, services.patience
-            written = 0.0 if call is None else call.sent_at
-            patience.until[self] = until = (written or services.clock.now()) + patience.seconds
+            since = (0.0 if call is None else call.sent_at) or services.clock.now()
+            patience.until[self] = until = since + patience.seconds
             if patience.due == NEVER:
                 patience.wake(until)
         self._observers += (observer,)

@@ -14,11 +14,9 @@ from ..runtime import Runtime
 from ..scheduler import NEVER
 from .queue_entry import QueueEntry
 from .race import Race
-from .wait import ASKED, GRANTED, IDLE, QUEUED, Turn, Wait
+from .wait import GRANTED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
 
-TOGETHER = 250
-"""The maximum of entries that one request may queue."""
 LONG_AGO = -math.inf
 """The clock time of what has not happened."""
 
@@ -30,18 +28,18 @@ class LocalQueue:
     name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own. Where several
     servers decide, there is no queue: the process's entry asks again whenever the name may be free.
 
-    It is a part of the name's gate, which has its attributes.
+    The name's `Gate` is one, and makes its attributes; this much of it is known to waiters and entries.
 
     Attributes:
+        waiters: those that share the process's entry.
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
-        asking: the waiter whose first request is on its way, and needs no entry yet; None if none is.
+        asking: the waiter that asks by itself; None if none does.
         liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
         race: how the process asks if several servers decide; None if one does.
         replies: how often the server has answered.
         stated_at, seen_at: clock time of the last request that said that it waits; whose answer said so of its first.
         turn: the rest of this process's turn; None if no other waited in it when it began.
-        unsent: entries that go out together, with the next answer; None for none.
         taken: grants that are held or about to be, and transfers on their way.
     """
 
@@ -59,20 +57,17 @@ class LocalQueue:
         "stated_at",
         "taken",
         "turn",
-        "unsent",
         "waiters",
     )
 
     runtime: Runtime
     calls: Calls
     waiters: dict[Waiter, None]
-    """They share the process's entry."""
     entries: dict[QueueEntry, None]
     common: QueueEntry | None
     asking: Waiter | None
     race: Race | None
     turn: Turn | None
-    unsent: list[QueueEntry] | None
     liveness_ms: int
     replies: int
     seen_at: float
@@ -81,60 +76,43 @@ class LocalQueue:
     _new_entry: type[QueueEntry]
 
     @property
-    def idle(self) -> bool:
-        """Whether no task of this process waits for the name, or has it."""
-        return not (self.taken or self.waiters or self.common is not None)
-
-    @property
-    def empty(self) -> bool:
-        """Whether no task of this process waits for the name."""
-        return not (self.waiters or self.entries)
-
-    @property
     def foremost(self) -> str:
         """The owner of this process's first entry in the server's queue; '' if it has none."""
-        return next((entry.owner for entry in self.entries if entry.state is QUEUED), "")
+        first = self.first_queued()
+        return "" if first is None else first.owner
 
     def advance(self) -> None:
         """Ask for the waiters, if nothing else gets them in."""
-        unasked = self.common is None and self.asking is None
-        if self.waiters and unasked and not self.taken and not self.runtime.binding.closing:
-            entry = self.enter(next(iter(self.waiters)))
-            if self.race is None:
-                entry.ask()
-            else:
-                self.race.begin(entry)
+        asked = self.taken or self.common is not None or self.asking is not None
+        if self.waiters and not asked and not self.runtime.binding.closing:
+            self.begin(next(iter(self.waiters)))
+
+    def begin(self, waiter: Waiter) -> None:
+        """Create the process's entry, with which `waiter` asks for all."""
+        entry = self.enter(waiter)
+        if self.race is None:
+            entry.ask()
+        else:
+            self.race.begin(entry)
 
     def refresh(self, waiter: Waiter) -> None:
         """Ask the server for the entry that gets the waiter in: a message may have been missed."""
         entry = self.entry_of(waiter)
         if entry is not None and entry.state is QUEUED:
             entry.verify()
-        elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
+        elif entry is not None and entry.state is IDLE:
             entry.ask_at(self.runtime.clock.now())
 
-    def enter_alone(self, waiter: Waiter) -> None:
-        """Create an entry for `waiter` alone, and let it ask, with others if some ask already."""
-        asking = self.unsent or any(one.state in ASKED for one in self.entries)
-        together = bool(waiter.queues and self.calls.one_refresh and asking)
-        entry = self.enter(waiter, alone=True)
-        waiter.asked = not together
-        if together:
-            self.unsent = self.unsent or []
-            self.unsent.append(entry)
-        else:
-            entry.ask()
-
     def adopt(self, waiter: Waiter) -> QueueEntry:
-        """Create the entry of a waiter that has asked by itself: it becomes that of the process; or, if it has been
+        """Create the entry that continues what a waiter has asked for by itself: that of the process; or, if that was
         granted, the waiter's own.
         """
         call, grant = waiter.call, waiter.grant
         assert call is not None
         entry = self._new_entry(self, waiter.owner, waiter, None)
+        entry.adopt(call, grant)
         self.runtime.queue_entries[waiter.owner] = entry
         self.asking, waiter.call, waiter.grant = None, None, None
-        entry.adopt(call, grant)
         if grant is None:
             waiter.adopted = self.common = entry
             self.entries[entry] = None
@@ -144,20 +122,17 @@ class LocalQueue:
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
-        return waiter.entry or self.common
+        return (waiter.entry or self.common) if waiter.call is None else self.adopt(waiter)
 
     def _all(self) -> list[Waiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
     def ask(self, entry: QueueEntry) -> None:
-        """It is time for the entry to ask. What cost it its place may have cost the others theirs: they ask, too."""
-        if self.race is not None:
-            self.race.ask(entry)
-        elif self.calls.one_refresh and entry.asker.queues:
-            self.unsent = [one for one in self.entries if one.state in (IDLE, QUEUED) and one.asker.queues]
-            self.send()
-        else:
+        """It is time for the entry to ask."""
+        if self.race is None:
             entry.ask()
+        else:
+            self.race.ask(entry)
 
     def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
         """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
@@ -289,7 +264,10 @@ class LocalQueue:
         entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, self.liveness_ms))
         runtime.queue_entries[entry.owner] = entry
         if asks:
-            self.ask(entry)
+            # If one refresh is enough for all: what cost this one its place may have cost the others theirs.
+            for one in list(self.entries) if self.calls.one_refresh else [entry]:
+                if one is entry or one.state is QUEUED:
+                    self.ask(one)
 
     def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
         """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
@@ -306,8 +284,6 @@ class LocalQueue:
             runtime.scheduler.forget(entry)
         if entry is self.common:
             self.common = None
-        if self.unsent and entry in self.unsent:
-            self.unsent.remove(entry)
         if len(entries) == 1:
             entries.clear()  # frees the table, too
             return
@@ -327,16 +303,6 @@ class LocalQueue:
                 one.fail(_impossible(self.calls.name, one.calls.weight, refusal.capacity))
             elif not one.outcome.done():
                 one.outcome.set_result(refusal)
-
-    # Requests that go out together, and refreshes.
-
-    def send(self) -> None:
-        """Queue all that came during the wait for an answer, by one request."""
-        assert self.unsent is not None
-        first, *more = self.unsent[:TOGETHER]
-        self.unsent = self.unsent[TOGETHER:] or None
-        first.more = more
-        first.ask()
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
         """The entry wants to be refreshed by then; if one refresh is enough for all, the first of them is."""

@@ -36,8 +36,8 @@ class Expired(Exception):
 class Waiter:
     """One task's wait for a name: it ends with a grant, with a refusal, or with an error.
 
-    If nobody of its process is before it, it asks by itself, and is mostly granted at once. Whatever else happens to
-    that request, its queue adopts it: only then there is an entry.
+    If nobody of its process is before it, it asks by itself, and is mostly granted at once. Whatever else becomes of
+    that request, an entry adopts it.
 
     Args:
         queue: the name's local queue.
@@ -55,10 +55,13 @@ class Waiter:
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
-        owner: the id with which it has asked by itself.
-        call: that request, until it has an entry or its hold; None if there is no such.
-        grant: the answer to that.
-        adopted: the entry that goes on with it. A backend may have wrapped the call's callbacks: they stay its own.
+        call: its own request, until an entry adopts it or its grant is a hold; None if there is none.
+        owner: the id with which it asks so.
+        adopted: the entry that goes on with the request, while that is on its way. The request keeps its callbacks, as
+            the backend may have wrapped them.
+        grant: what the server granted it so.
+        sent_at: clock time before which that cannot have been.
+        deadline: clock time at which that is lost unless the task takes it.
         outcome: done with the entry's grant; or with the refusal.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
@@ -71,6 +74,7 @@ class Waiter:
         "began",
         "call",
         "calls",
+        "deadline",
         "due",
         "entry",
         "grant",
@@ -82,8 +86,16 @@ class Waiter:
         "policy",
         "queues",
         "replies",
+        "sent_at",
         "wait",
     )
+
+    owner: str
+    adopted: QueueEntry | None
+    sent_at: float
+    deadline: float
+    tainted = False  # its own request was answered
+    queue_number = 0  # nor has it another place
 
     def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
@@ -119,30 +131,38 @@ class Waiter:
         """
         return not self.queues or (not self.patient and self._queue.replies == self.replies)
 
+    @property
+    def waited(self) -> bool:
+        """Whether another answer came before its grant, or another task of its process had the name."""
+        return not self.asked or self.entry is None or self.entry.wait is not None
+
     # Its own request, as long as nothing else than its grant has become of it.
 
     def ask(self) -> None:
         """Ask for the name."""
         queue, policy, runtime = self._queue, self.policy, self._queue.runtime
-        self.owner: str = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, queue.liveness_ms)
+        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, queue.liveness_ms)
         floor, told = runtime.fences.floor, runtime.waiting.told
         bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
         self.call = call = self.calls.acquire(bid)
         call.settle, call.unanswered, call.unrun, call.away = self._answered, self._unanswered, self._wants, queue.away
-        self.adopted: QueueEntry | None = None
+        self.adopted = None
         queue.asking = runtime.queue_entries[self.owner] = self
         runtime.backend.post(call)
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
-        queue, entry, self.adopted = self._queue, self.adopted, None
-        if entry is not None or type(outcome) is not Granted or self.outcome.done():
+        queue, call, entry = self._queue, self.call, self.adopted
+        if call is None or type(outcome) is not Granted or self.outcome.done():
+            self.adopted = None
             (entry or queue.adopt(self)).answered(outcome)
             return
+        policy, pttl = self.policy, outcome.pttl
+        self.grant, self.sent_at = outcome, call.sent_at
+        self.deadline = call.sent_at + min(pttl, policy.ttl_ms) / 1000 - policy.margin
         queue.replies += 1
         queue.taken += 1
         queue.asking, queue.turn = None, None
         queue.waiters.clear()  # it was the only one
-        self.grant = outcome
         self.outcome.set_result(outcome)
 
     def _unanswered(self) -> bool:
@@ -150,8 +170,6 @@ class Waiter:
 
     def _wants(self) -> bool:
         return self.adopted is None or self.adopted.wants()
-
-    queue_number = 0
 
     def told(self, fence: int) -> None:
         """See `WaitingEntry`."""
