@@ -59,7 +59,7 @@ class Gate(LocalQueue):
         self.stated_at: float = LONG_AGO
         self.seen_at: float = LONG_AGO
         self.taken: int = 0
-        self.waiters: dict[Waiter, None] = {}  # they share the process's entry
+        self.waiters: dict[Waiter, None] = {}
         self.entries: dict[QueueEntry, None] = {}
         self.common: QueueEntry | None = None
         self.asking: Waiter | None = None
@@ -107,10 +107,10 @@ class Gate(LocalQueue):
         # A waiter survives an outage, but not behind others that never had an answer either.
         held = self.taken > 0 or (self.common is not None and self.common.refused)
         waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
-        self._begin(waiter)
+        self._line_up(waiter)
         return waiter
 
-    def _begin(self, waiter: Waiter) -> None:
+    def _line_up(self, waiter: Waiter) -> None:
         if not waiter.queues or (self.race is None and waiter.calls.ordered):
             waiter.asked = True
             self.enter(waiter, alone=True).ask()
@@ -123,7 +123,7 @@ class Gate(LocalQueue):
             if self.race is None and self._new_entry is QueueEntry:
                 waiter.ask()
             else:
-                self.begin(waiter)
+                self.ask_for_all(waiter)
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
@@ -164,7 +164,7 @@ class Gate(LocalQueue):
         self.taken -= 1
         waiter.wait_again()
         others, self.waiters = self.waiters, {}
-        self._begin(waiter)
+        self._line_up(waiter)
         if others and self.asking is not None:
             self.adopt(self.asking)  # it asks for them, too
         self.waiters |= others

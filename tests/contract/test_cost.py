@@ -81,7 +81,7 @@ async def test_two_hundred_waiters_cost_one_request(
 ) -> None:
     """H14. 200 tasks of one process wait for a lock of another: their process has one entry in its queue.
 
-    Kept by Gate._begin: `self.common is None`.
+    Kept by Gate._line_up: `self.common is None`.
     """
     others = calm
     async with others.lock("warm"):

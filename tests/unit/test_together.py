@@ -56,7 +56,7 @@ async def serve(backend: MemoryBackend, holders: list[Holder]) -> None:
 
 
 async def test_all_are_queued_in_order(many: LockManager, peer: LockManager, slow: Refusing, crew: Crew) -> None:
-    """One request for each, written without waiting for the others' answers. Kept by Gate._begin: `alone`."""
+    """One request for each, written without waiting for the others' answers. Kept by Gate._line_up: `alone`."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await settle(slow)

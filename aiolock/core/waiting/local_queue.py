@@ -25,8 +25,10 @@ class LocalQueue:
     """The waiters of one name in this process, and their entries in the server's queue.
 
     A process has one entry for all its tasks. The first of them when it is granted takes it, and a release hands the
-    name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own. Where several
-    servers decide, there is no queue: the process's entry asks again whenever the name may be free.
+    name on among them for a turn. The first one of all asks by itself; an entry adopts that request as soon as anything
+    else than a grant comes of it, or another task comes. Where order is kept task by task, each waiter has an entry of
+    its own. Where several servers decide, there is no queue: the process's entry asks again whenever the name may be
+    free.
 
     The name's `Gate` is one, and makes its attributes; this much of it is known to waiters and entries.
 
@@ -85,10 +87,10 @@ class LocalQueue:
         """Ask for the waiters, if nothing else gets them in."""
         asked = self.taken or self.common is not None or self.asking is not None
         if self.waiters and not asked and not self.runtime.binding.closing:
-            self.begin(next(iter(self.waiters)))
+            self.ask_for_all(next(iter(self.waiters)))
 
-    def begin(self, waiter: Waiter) -> None:
-        """Create the process's entry, with which `waiter` asks for all."""
+    def ask_for_all(self, waiter: Waiter) -> None:
+        """Create the process's entry, and let it ask, as `waiter` wants the name."""
         entry = self.enter(waiter)
         if self.race is None:
             entry.ask()
