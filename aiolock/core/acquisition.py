@@ -214,7 +214,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
 def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
     """Stop waiting, because of `error`."""
     entry = gate.entry_of(waiter)
-    requests = 0 if entry is None else entry.answers
+    requests = waiter.answers if entry is None else entry.answers
     gate.leave(waiter)
     tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
 
@@ -252,8 +252,8 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
     if runtime.observers.listening or _shown(DEBUG):
-        contended = entry is not None and (not waiter.asked or entry.refused)
-        tell_acquired(runtime, hold, now - waiter.began, 1 if entry is None else entry.answers, contended, waiter.wait)
+        contended = not waiter.asked or granted.refused
+        tell_acquired(runtime, hold, now - waiter.began, granted.answers, contended, waiter.wait)
     return lease
 
 

@@ -124,7 +124,7 @@ class LocalQueue:
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
-        return (waiter.entry or self.common) if waiter.call is None else self.adopt(waiter)
+        return waiter.entry or self.common
 
     def _all(self) -> list[Waiter]:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]

@@ -94,8 +94,8 @@ class Waiter:
     adopted: QueueEntry | None
     sent_at: float
     deadline: float
-    tainted = False  # its own request was answered
-    queue_number = 0  # nor has it another place
+    tainted = refused = False  # otherwise an entry has adopted its request
+    queue_number = 0
 
     def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
@@ -132,6 +132,11 @@ class Waiter:
         return not self.queues or (not self.patient and self._queue.replies == self.replies)
 
     @property
+    def answers(self) -> int:
+        """How many answers of the server its own request has got."""
+        return int(self.grant is not None)
+
+    @property
     def waited(self) -> bool:
         """Whether another answer came before its grant, or another task of its process had the name."""
         return not self.asked or self.entry is None or self.entry.wait is not None
@@ -152,7 +157,7 @@ class Waiter:
 
     def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
         queue, call, entry = self._queue, self.call, self.adopted
-        if call is None or type(outcome) is not Granted or self.outcome.done():
+        if call is None or type(outcome) is not Granted:
             self.adopted = None
             (entry or queue.adopt(self)).answered(outcome)
             return
@@ -163,7 +168,8 @@ class Waiter:
         queue.taken += 1
         queue.asking, queue.turn = None, None
         queue.waiters.clear()  # it was the only one
-        self.outcome.set_result(outcome)
+        if not self.outcome.done():  # otherwise it gives up, and gives back what it has
+            self.outcome.set_result(outcome)
 
     def _unanswered(self) -> bool:
         return (self.adopted or self._queue.adopt(self)).unanswered()
