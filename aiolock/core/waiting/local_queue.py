@@ -266,10 +266,13 @@ class LocalQueue:
         entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, self.liveness_ms))
         runtime.queue_entries[entry.owner] = entry
         if asks:
-            # If one refresh is enough for all: what cost this one its place may have cost the others theirs.
-            for one in list(self.entries) if self.calls.one_refresh else [entry]:
-                if one is entry or one.state is QUEUED:
-                    self.ask(one)
+            self.ask_anew(entry)
+
+    def ask_anew(self, entry: QueueEntry) -> None:
+        """The entry has no place any more. If one refresh is enough for all, the others may have lost theirs, too."""
+        for one in list(self.entries) if self.calls.one_refresh else [entry]:
+            if one is entry or one.state is QUEUED:
+                self.ask(one)
 
     def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
         """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
