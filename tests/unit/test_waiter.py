@@ -19,7 +19,6 @@ from .world import (
     SlowBackend,
     assert_empty,
     expect_loss,
-    later,
     queue_up,
     runtime_of,
     settle,
@@ -79,21 +78,15 @@ async def test_nobody_else_comes(mine: LockManager, slow: Wrapping, crew: Crew) 
     await holder.end()
 
 
-@pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("after", WHILE_ASKING)
-async def test_it_is_cancelled(mine: LockManager, slow: Wrapping, crew: Crew, after: int, first: bool) -> None:
+async def test_it_is_cancelled(mine: LockManager, slow: Wrapping, crew: Crew, after: int) -> None:
     """Its request is taken back, or undone; also a grant that comes when its task is about to end.
 
     Kept by Gate.leave: `adopt`, and Waiter._answered: `outcome.done()`.
     """
-    if first:  # in its turn, so before an answer
-        later(after + 1, lambda: holder.task.cancel())
     holder = Holder(crew, mine.lock("a"))
-    if first:
-        await turns(after + 2)
-    else:
-        await turns(after)
-        holder.task.cancel()
+    await turns(after)
+    holder.task.cancel()
     await settle(slow)
     assert not held(slow, "a")
     assert_empty(mine)
@@ -173,6 +166,20 @@ async def test_who_wrote_the_request_is_told(mine: LockManager, slow: Wrapping, 
     assert slow.settled == ["acquire"]
     for holder in (first, second):
         await holder.end()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_its_grant_comes_too_late(mine: LockManager, slow: Wrapping, crew: Crew, others: int) -> None:
+    """It is undone, and asked for anew. Kept by admit(): `deadline`, and Gate.rejoin."""
+    holders = [Holder(crew, mine.lock("a", ttl=1.0)) for _ in range(1 + others)]
+    await turns(2)
+    slow.clock.jump(0.95)
+    await settle(slow)
+    assert slow.calls == ["acquire", "release", "acquire"]
+    for holder in holders:
+        assert not (await holder.entered).lost
+        await holder.end()
+        await settle(slow)
 
 
 @pytest.mark.parametrize("after", WHILE_ASKING)
