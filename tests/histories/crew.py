@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -159,11 +160,15 @@ class Crew:
         old = self.processes.get(number)
         if old is not None and old.stdin is not None:
             old.stdin.close()
+        words = ["-W", "error", "-m", "tests.histories.worker", json.dumps(given)]
         with (self._folder / "stderr").open("ab") as errors:
-            self.processes[number] = Forked(
-                ["-W", "error", "-m", "tests.histories.worker", json.dumps(given)],
-                env=os.environ, cwd=ROOT, stdin=subprocess.PIPE, stdout=errors, stderr=errors,
-            )  # fmt: skip
+            streams: Any = {"stdin": subprocess.PIPE, "stdout": errors, "stderr": errors}
+            if environment := self._place.get("environment"):  # which a forked process cannot have
+                self.processes[number] = subprocess.Popen(  # noqa: ASYNC220
+                    [sys.executable, *words], env=os.environ | environment, cwd=ROOT, **streams
+                )
+            else:
+                self.processes[number] = Forked(words, env=os.environ, cwd=ROOT, **streams)
 
     async def _ready(self) -> None:
         async with asyncio.timeout(START_SECONDS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import traceback
 from contextlib import AsyncExitStack
@@ -74,6 +75,9 @@ class _Round:
         self._lookout = Lookout(folder / "journal")
         self._resource = Resource(str(folder / "resource"))
         self._resource.create()
+        if user := place.given.get("second_user"):
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, user, user)
         self._network = Network(place.ports)
         self._crew = Crew(plan, place.given, folder, self._network, self._journal, self._lookout, self._resource)
         self._groups: dict[str, Network | Crew | Place] = {

@@ -105,16 +105,34 @@ class Worker:
         self._journal.note("failed", text="\n".join([f"{context['message']} {about}", *lines]))
 
 
-def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+def _become(user: int) -> None:
+    """Another user, who may read no more of this program than he has by now."""
+    import aiolock.backends.factory
+    import aiolock.backends.sqlite
+    import aiolock.backends.transactional  # noqa: F401
+
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    _die_with_parent()  # which the change of user has ended
+
+
+def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    _die_with_parent()
     logging.getLogger("aiolock").setLevel(logging.CRITICAL)  # what is broken on purpose; all else it says is a find
     if name := os.environ.get(BROKEN):
         from .mutations import CASES  # only then: it brings pytest
 
         CASES[name].break_it()
     given = json.loads(sys.argv[1])
+    if "second_user" in given["place"] and given["number"] % 2:
+        _become(given["place"]["second_user"])
     routes = {int(port): proxy for port, proxy in given["routes"].items()}
     with asyncio.Runner(loop_factory=lambda: RoutedLoop(routes)) as runner:
         runner.run(Worker(given, Path(given["folder"])).run())

@@ -1,4 +1,4 @@
-/* Lets a process see a wall clock that is ahead, by the milliseconds that the file in AIOLOCK_CLOCK says: 8 bytes. */
+/* Lets a process see a wall clock that is ahead, by the milliseconds that the file in AIOLOCK_STEPPED_CLOCK says: 8 bytes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@ static int64_t ahead_us(void) {
     static volatile int64_t *ms;
     static int looked;
     if (!looked) {
-        const char *path = getenv("AIOLOCK_CLOCK");
+        const char *path = getenv("AIOLOCK_STEPPED_CLOCK");
         int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
         void *seen = file < 0 ? MAP_FAILED : mmap(0, 8, PROT_READ, MAP_SHARED, file, 0);
         if (seen != MAP_FAILED) ms = seen;

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -16,37 +16,64 @@ import redis
 from tests.support import locks
 from tests.support.filed import FileSide
 from tests.support.folder import Folder
+from tests.support.preloaded import POSSIBLE, Preloaded
 
 from ..kinds import Kind
 from .base import Place
 
+NOBODY = 65534
+"""Another user than root."""
+SYNC_MS = 300
+"""What a throttled disk takes for an fsync."""
+
 
 class File(Place):
-    """A file that may be kept locked by others, or deleted while it is used.
+    """A file that may be kept locked by others, or replaced while it is used, on a disk that may be slow. If root runs
+    this, half of the workers are another user's.
 
     Args:
-        path: of the file.
+        path: of the file, in a folder of its own.
+        disk: the workers'; None if it cannot be slowed down.
     """
 
     name = "file"
-    kinds: ClassVar[Mapping[str, Kind]] = {
+    kinds: ClassVar = {
         "keep_locked": Kind(3.0, 0.05, 3.0),
         "delete": Kind(1.0, empties=True),
-    }
+    } | ({"slow_disk": Kind(3.0, 0.5, 4.0)} if POSSIBLE else {})
     ports: ClassVar[list[int]] = []  # type: ignore[misc]
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Preloaded | None) -> None:
         self._path = path
+        self._disk = disk
         self.given = {"url": f"sqlite:///{path}"}
+        if disk is not None:
+            self.given |= {"environment": disk.environment}
+        if os.geteuid() == 0:
+            self.given |= {"second_user": NOBODY}
+        self._make()
+
+    def _make(self) -> None:
+        """An empty file, of which SQLite makes a database."""
+        made = self._path.with_name("made")
+        made.touch()
+        if "second_user" in self.given:
+            for own in (self._path.parent, made):
+                os.chown(own, NOBODY, NOBODY)
+        os.replace(made, self._path)
 
     @classmethod
     @contextlib.contextmanager
     def start(cls) -> Iterator[File]:
         """Make it; delete it at the end."""
         with Folder() as folder:
-            path = folder / "locks.db"
+            folder.chmod(0o711)
+            (folder / "shared").mkdir()
+            path = folder / "shared" / "locks.db"
+            disk = Preloaded(folder, "slow_disk") if POSSIBLE else None
+            place = cls(path, disk)
             with contextlib.closing(FileSide(path)):
-                yield cls(path)
+                yield place
 
     def links(self) -> list[redis.Redis]:
         return []
@@ -80,7 +107,18 @@ class File(Place):
     @asynccontextmanager
     async def delete(self, number: int, seconds: float) -> AsyncIterator[None]:
         """The next request of each process goes to a new one."""
-        for suffix in ("-wal", "-shm", ""):
+        for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._path}{suffix}")
+        self._make()
         yield
+
+    @asynccontextmanager
+    async def slow_disk(self, number: int, seconds: float) -> AsyncIterator[None]:
+        """Each fsync of a worker takes long."""
+        assert self._disk is not None
+        self._disk.set(SYNC_MS)
+        try:
+            yield
+        finally:
+            self._disk.set(0)
