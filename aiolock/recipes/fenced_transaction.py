@@ -200,15 +200,14 @@ class FencedTransaction:
                     name,
                     f"the database has ended the transaction of fenced() of lock {name!r}: it may be idle for "
                     f"{format_seconds(self._limit_ms / 1000)} s, as long as the lease lasted when it began, so that a "
-                    "frozen holder keeps nobody waiting. Nothing was committed. Do what takes long before the block, "
-                    "or raise the ttl",
+                    "frozen holder keeps nobody waiting. The database has rolled it back. Do what takes long before the "
+                    "block, or raise the ttl",
                 )
         if code.startswith("SQLITE_BUSY") or str(error).endswith("database is locked"):
             return TransactionError(
                 name,
                 f"fenced() of lock {name!r} got no access to the database: another transaction has kept it locked for "
-                "longer than this connection waits. If a process stands still in one, end that process. Nothing was "
-                "committed",
+                "longer than this connection waits. If a process stands still in one, end that process",
             )
         return None
 
