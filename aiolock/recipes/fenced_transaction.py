@@ -200,7 +200,7 @@ class FencedTransaction:
                     name,
                     f"the database has ended the transaction of fenced() of lock {name!r}: it may be idle for "
                     f"{format_seconds(self._limit_ms / 1000)} s, as long as the lease lasted when it began, so that a "
-                    "frozen holder keeps nobody waiting. The database has rolled it back. Do what takes long before the "
+                    "frozen holder keeps nobody waiting. It is rolled back. Do what takes long before the "
                     "block, or raise the ttl",
                 )
         if code.startswith("SQLITE_BUSY") or str(error).endswith("database is locked"):
