@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from aiolock import Lease, Lock, LockManager, LossReason
+from aiolock import BackendError, Lease, Lock, LockManager, LossReason
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import held, nothing_held
@@ -45,6 +45,13 @@ class Wrapping(SlowBackend):
         """The requests that were written, and may or may not have reached the server."""
         calls = [flight.call for flight in self._flights]
         return [call for call in calls if call.writes and call.script.name == script]
+
+    def refuse(self) -> None:
+        """Say of what was written that no server has run it."""
+        for flight in [one for one in self._flights if one.call.writes and one.result is None]:
+            if not flight.call.again(unrun=True):
+                self._flights.remove(flight)
+                flight.call.end(BackendError(flight.call.name, "LOADING", True))
 
     def _settle(self, call: Call[Any], tell: Any, outcome: Any) -> None:
         self.settled.append(call.script.name)
@@ -154,6 +161,34 @@ async def test_the_connection_dies(
         await settle(slow)
     assert not held(slow, "a")
     assert {key.partition(":dead:")[2] for key in tombstones(slow)} >= owners
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("after", WHILE_ASKING)
+async def test_no_server_has_run_it(
+    mine: LockManager, slow: Wrapping, crew: Crew, gone: bool, others: int, after: int
+) -> None:
+    """It is written again, unless nobody wants it any more. No copy can come, so there is no tombstone.
+
+    Kept by Waiter._wants, and Waiter.ask: `unrun`.
+    """
+    first = Holder(crew, mine.lock("a"))
+    await turns(after)
+    following = [Holder(crew, mine.lock("a")) for _ in range(others)]
+    await turns(others)
+    if gone:
+        first.task.cancel()
+        await turns(1)
+    unwanted = gone and not others and "acquire" not in slow.calls
+    slow.refuse()
+    await settle(slow)
+    assert slow.calls.count("acquire") == (0 if unwanted else 1)
+    for holder in following if gone else (first, *following):
+        assert holder.entered.done()
+        await holder.end()
+        await settle(slow)
+    assert tombstones(slow) == []
 
 
 @pytest.mark.parametrize("after", WHILE_ASKING)

@@ -111,7 +111,7 @@ class LocalQueue:
         """
         call, grant = waiter.call, waiter.grant
         assert call is not None
-        entry = self._new_entry(self, waiter.owner, waiter, None)
+        entry = QueueEntry(self, waiter.owner, waiter, None)
         entry.adopt(call, grant)
         self.runtime.queue_entries[waiter.owner] = entry
         self.asking, waiter.call, waiter.grant = None, None, None
@@ -123,7 +123,7 @@ class LocalQueue:
         return entry
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
-        """The entry whose last answer says why the waiter still waits."""
+        """The entry whose last answer says why the waiter still waits; None if there is no entry."""
         return waiter.entry or self.common
 
     def _all(self) -> list[Waiter]:

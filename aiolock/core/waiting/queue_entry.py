@@ -25,7 +25,7 @@ logger: Log = Log("aiolock.queue")
 
 
 class QueueEntry:
-    """What one owner id asks for, from its first request to its grant or its end.
+    """What one owner id asks for, until its grant or its end; it may begin with what a waiter has asked for by itself.
 
     A grant out of the queue comes on the manager's channel. It lasts for a moment only: the entry asks, which makes it
     last for the ttl of the waiter that takes it. Only the answer to a request that asks lets a task in, so no block
