@@ -42,6 +42,7 @@ class VirtualClock:
         self._count = itertools.count()
 
     def now(self) -> float:
+        """Return the seconds since its origin."""
         return self._told + self._passed()
 
     def wall_us(self) -> int:

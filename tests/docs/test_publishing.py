@@ -58,6 +58,17 @@ def test_workflows_run_what_the_makefile_has(workflow) -> None:
     assert named <= set(re.findall(r"^([a-z-]+):", makefile, re.M))
 
 
+def test_the_site_is_published_where_the_package_says() -> None:
+    """One address, in pyproject.toml, the README and the extension that turns it into links between pages."""
+    address = PROJECT["project"]["urls"]["Documentation"]
+    owner, name = PROJECT["project"]["urls"]["Repository"].removeprefix("https://github.com/").split("/")
+    assert address == f"https://{owner}.github.io/{name}/"
+    assert f'SITE = "{address}"' in (ROOT / "docs/_ext/pages.py").read_text(encoding="utf-8")
+    workflow = (ROOT / ".github/workflows/site.yml").read_text(encoding="utf-8")
+    assert "run: make docs" in workflow
+    assert "path: build/docs" in workflow
+
+
 @pytest.mark.parametrize("name", ["lint", "docs", "test"])
 def test_every_environment_that_imports_the_package_has_its_extras(name) -> None:
     """Broken by an extra whose package only the tests install: `make check` fails where no test ran before it."""

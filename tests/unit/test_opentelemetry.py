@@ -68,7 +68,7 @@ def test_a_wait_and_a_hold_are_spans_of_the_caller(telemetry: Telemetry) -> None
 
 
 def test_who_waits_and_for_how_long(telemetry: Telemetry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While they wait, whatever ends each. Kept by OpenTelemetryObserver._waited: `end`."""
+    """While they wait, whatever ends each. Kept by OpenTelemetryObserver._decided: `end`."""
     for wait in (1, 2, 3, 4):
         monkeypatch.setattr("aiolock.contrib.opentelemetry.monotonic", lambda now=100.0 * wait: now)
         telemetry.tell(Waiting("order:42", "lock", wait))
