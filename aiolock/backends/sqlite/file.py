@@ -64,6 +64,7 @@ class LockFile:
         self.path = path
         self._patience = patience
         self._closing = closing
+        self._names = (str(path), f"{path}-shm")
         self._identities: list[tuple[int, int]] = []
 
     def connect(self) -> sqlite3.Connection:
@@ -130,7 +131,7 @@ class LockFile:
 
     def _found(self) -> list[tuple[int, int]]:
         """What the path leads to, and the memory that all processes share: SQLite's locks are there."""
-        stats = [os.stat(self.path), os.stat(f"{self.path}-shm")]
+        stats = [os.stat(name) for name in self._names]
         return [(stat.st_dev, stat.st_ino) for stat in stats]
 
     def unavailable(self, error: Exception, ran: bool = False) -> Unavailable:
