@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import chain
 
 from ..transactional.loaded import Row
@@ -15,10 +16,6 @@ GUARDED = 50
 GONE = Row("string", "", 0)
 """What is written of a key that there is no more: one statement cannot write some rows, and delete others."""
 _ROW = "(?,?,?,?)"
-_SAME = (
-    "WHERE NOT EXISTS (SELECT 1 FROM (VALUES {}) AS was LEFT JOIN aiolock AS found ON found.key = was.column1"
-    " WHERE found.value IS NOT was.column3 OR found.expires_us IS NOT was.column4 OR found.kind IS NOT was.column2)"
-)
 
 
 def load(link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
@@ -26,7 +23,7 @@ def load(link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for at in range(0, len(keys), FEW):
         some = keys[at : at + FEW]
-        query = f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({','.join('?' * len(some))})"
+        query = f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({_holes(len(some))})"
         found.update((key, Row(kind, value, expires)) for key, kind, value, expires in link.execute(query, some))
     return found
 
@@ -44,16 +41,23 @@ def save_if(
     Returns:
         Whether they were written.
     """
-    written = ",".join([_ROW] * len(changes))
-    read = ",".join([_ROW] * len(keys))
-    words = chain(
-        *((key, *(row or GONE)) for key, row in changes.items()),
-        *((key, *before.get(key, (None, None, None))) for key in keys),
-    )
-    return (
-        link.execute(f"REPLACE INTO aiolock SELECT * FROM (VALUES {written}) {_SAME.format(read)}", [*words]).rowcount
-        > 0
-    )
+    there = [(key, *before[key]) for key in keys if key in before]
+    words = chain(*((key, *(row or GONE)) for key, row in changes.items()), keys, (len(there),), *there)
+    return link.execute(_conditional(len(changes), len(keys), len(there)), [*words]).rowcount > 0
+
+
+@cache
+def _conditional(changes: int, keys: int, there: int) -> str:
+    """SQL that writes some rows if as many of the keys exist, with these values."""
+    same = "EXISTS (SELECT 1 FROM aiolock WHERE key = ? AND kind = ? AND value = ? AND expires_us IS ?)"
+    conditions = [f"(SELECT count(*) FROM aiolock WHERE key IN ({_holes(keys)})) = ?", *[same] * there]
+    rows = ",".join([_ROW] * changes)
+    return f"REPLACE INTO aiolock SELECT * FROM (VALUES {rows}) WHERE {' AND '.join(conditions)}"
+
+
+@cache
+def _holes(count: int) -> str:
+    return ",".join("?" * count)
 
 
 def sweep(link: sqlite3.Connection, after: str, rows: int, now_us: int) -> str:
