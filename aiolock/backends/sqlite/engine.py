@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from random import randrange
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -64,7 +65,8 @@ class SQLiteEngine:
         # Only the thread uses these.
         self._link: sqlite3.Connection | None = None
         self._clock: HostClock
-        self._written = self._rows = 0  # since the last sweep; and what it left
+        # Since the last sweep; those of processes that never write so much are swept, too. And what it left.
+        self._written, self._rows = randrange(SWEEP), 0
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -122,8 +124,7 @@ class SQLiteEngine:
             self._begin(link)
             if fresh:
                 self._clock = HostClock(link)
-            for channel in tuple(self._channels):
-                self._listens(link, channel)
+            self._enlist(link)
             link.execute("COMMIT")
         except BaseException as error:
             self._link = None
@@ -222,12 +223,22 @@ class SQLiteEngine:
     def _listeners(self, link: sqlite3.Connection, channel: str) -> list[str]:
         """Who listens. Those that have died do not, and are forgotten."""
         found = link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
-        names = [name for (name,) in found]
+        return self._alive(link, [name for (name,) in found])
+
+    def _alive(self, link: sqlite3.Connection, names: Sequence[str]) -> list[str]:
         alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
         if len(alive) < len(names):
             dead = [(name,) for name in names if name not in alive]
             link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
         return alive
+
+    def _enlist(self, link: sqlite3.Connection) -> None:
+        """Say who listens here, and forget all that have died. It always writes, so a read-only file is known."""
+        link.execute("DELETE FROM aiolock_listeners WHERE socket = ?", (self._name,))
+        if self._sockets is not None:
+            self._alive(link, [name for (name,) in link.execute("SELECT DISTINCT socket FROM aiolock_listeners")])
+        for channel in tuple(self._channels):
+            self._listens(link, channel)
 
     def _register(self, channel: str) -> BackendError | None:
         if channel in self._channels:
