@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-postgres test-clients test-frameworks test-servers test-topologies bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick clean
 .SECONDARY:
 
 help: ## show this help
@@ -73,9 +73,6 @@ simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulat
 
 chaos: $(VENV)/.ready-test ## break real servers, networks and processes, and check what was seen (ARGS='--minutes 60 --seed 7')
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.histories $(ARGS)
-
-test-postgres: $(VENV)/.ready-test $(VENV)/.ready-postgres ## fenced transactions in a real PostgreSQL (85 MB)
-	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest tests/docs/test_blocks.py tests/recipes -k "fence" $(ARGS)
 
 test-clients: $(VENV)/.ready-clients ## the tests that meet a client, beside each version of redis-py, anyio and valkey-py
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.client_matrix $(ARGS)

@@ -15,6 +15,7 @@ from .errors import LossReason as LossReason
 from .errors import NotAcquired as NotAcquired
 from .errors import NotOwned as NotOwned
 from .errors import QuorumError as QuorumError
+from .errors import TransactionError as TransactionError
 from .errors import WaitTimeout as WaitTimeout
 from .events import Observer as Observer
 from .manager import LockManager as LockManager
@@ -66,6 +67,7 @@ __all__ = [
     "RWLockSide",
     "Semaphore",
     "SemaphoreInfo",
+    "TransactionError",
     "WaitTimeout",
     "fenced",
 ]

@@ -7,6 +7,7 @@
     ├─ WaitTimeout(TimeoutError)      a latch did not open, or nobody notified a condition, in time
     ├─ LockLost                       was held, but is no longer; `reason` says why
     ├─ NotOwned                       you released or renewed what you do not hold
+    ├─ TransactionError               `fenced()`: the database, or the block, has ended the transaction
     └─ BackendError                   Redis is unreachable or refuses; the client's error is `__cause__`
        └─ QuorumError                 too few servers of a quorum answered; `outcomes` says what each did
 
@@ -157,6 +158,14 @@ class LockLost(AiolockError):
 
 class NotOwned(AiolockError):
     """You released, renewed or moved a lock that you do not hold, or resumed a ticket that is no longer valid."""
+
+
+class TransactionError(AiolockError):
+    """The transaction of a `fenced()` block did not begin, or was over before the block; the lease is not lost by that.
+
+    The message says which: the database was locked, the transaction was idle for too long, or the block has committed
+    or rolled back itself. The database's own error is `__cause__`.
+    """
 
 
 class BackendError(AiolockError):

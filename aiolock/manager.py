@@ -29,11 +29,12 @@ from .core.runtime import Runtime
 from .core.services import Limits
 from .errors import ConfigurationError
 from .events import Observer
-from .manager_options import ManagerOptions, QuorumOptions, replicas_of
+from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
+from .usage import AsyncOnly, usage
 
 
-class LockManager(LockFactory):
+class LockManager(LockFactory, AsyncOnly):
     """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
@@ -52,7 +53,7 @@ class LockManager(LockFactory):
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
             None for ttl/10, within 0.05 and 3.
-        acquire_timeout: seconds an acquire may wait; None for no limit.
+        acquire_timeout: seconds an acquire may wait; None for no limit, as with `asyncio.Lock`.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
@@ -89,6 +90,7 @@ class LockManager(LockFactory):
         ```
     """
 
+    @usage(RIGHT, HINTS)
     def __init__(
         self,
         source: str | Client | ClusterClient | Seeds | Sentinels | Backend,

@@ -13,6 +13,21 @@ from .core.polling import Poll
 from .errors import ConfigurationError
 from .events import Observer
 
+RIGHT = "LockManager('redis://host:6379/0'), or LockManager('sqlite:///locks.db')"
+HINTS = {
+    **dict.fromkeys(
+        ("host", "port", "db", "username", "password", "ssl"),
+        "write it into the URL: LockManager('redis://user:password@host:6379/0'), or rediss:// for TLS",
+    ),
+    **dict.fromkeys(
+        ("url", "dsn", "redis", "client", "redis_client", "connection", "path"),
+        f"give it first and without a name: {RIGHT}",
+    ),
+    "timeout": "pass acquire_timeout= for how long an acquire may wait, ttl= for how long a lock lives, or "
+    "request_timeout= for how long the server may take",
+}
+"""What to do instead of giving a manager a keyword of another library."""
+
 
 class QuorumOptions(TypedDict, total=False):
     """Keywords of `LockManager` that a quorum has, too."""

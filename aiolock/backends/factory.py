@@ -48,7 +48,8 @@ def backend_of(
         from .sqlite import SQLiteEngine, path_of  # only who uses it needs it
         from .transactional import TransactionalBackend
 
-        return TransactionalBackend(SQLiteEngine(path_of(source)), request_timeout=request_timeout, tell=tell)
+        engine = SQLiteEngine(path_of(source), request_timeout)
+        return TransactionalBackend(engine, request_timeout=request_timeout, tell=tell)
     if isinstance(source, Backend):
         return source
     channel = Keys(namespace).managers if pushes else ""

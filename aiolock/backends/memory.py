@@ -29,7 +29,7 @@ def named_store(name: str) -> Store:
     if not _warned:
         _warned = True
         warnings.warn(
-            "memory:// does not cross processes: each worker has a lock of its own", RuntimeWarning, stacklevel=4
+            "memory:// does not cross processes: each worker has a lock of its own", RuntimeWarning, stacklevel=5
         )
     if not name:
         return Store(_wall_us)

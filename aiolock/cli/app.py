@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from .connection import with_options
 from .doctor import doctor
 from .exits import errors_as_exits
 from .force_release import force_release
@@ -25,10 +26,11 @@ class App(click.Group):
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="aiolock-redis", prog_name="aiolock")
-def app() -> None:
+@with_options
+def app(**_: object) -> None:
     """Distributed locks on Redis: run commands under them, look at them, end them.
 
-    Where the server is: --url of each command, or AIOLOCK_URL.
+    Where the server is: --url, before the command's name or after it, or AIOLOCK_URL.
     """
 
 

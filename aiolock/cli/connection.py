@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar, Unpack
 from urllib.parse import unquote, urlsplit
 
 import click
+from click.core import ParameterSource
 
 from ..backends.redis import Seeds, Sentinels
 from ..backends.survey import Survey
@@ -83,7 +84,7 @@ class Connection:
             db = parts.path.strip("/")
             return unquote(parts.username or "") or None, unquote(parts.password or "") or None, int(db or 0)
         except ValueError:
-            raise ConfigurationError("", "not a Redis URL: write redis://user:password@host:port/db") from None
+            raise ConfigurationError("", "not a URL of Redis: write redis://user:password@host:port/db") from None
 
 
 def _address(sentinel: str) -> str | tuple[str, int]:
@@ -101,7 +102,8 @@ def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R
 
     @wraps(command)
     def with_connection(*args: P.args, **options: P.kwargs) -> R:
-        taken = {name: options.pop(name) for name in ("url", "cluster", "sentinel", "service", "namespace")}
+        given = {name: options.pop(name) for name in NAMES}
+        taken = {name: before_command(name, value) for name, value in given.items()}
         connection = Connection(
             urls=taken["url"] or (URL,),  # type: ignore[arg-type]
             cluster=bool(taken["cluster"]),
@@ -111,11 +113,30 @@ def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R
         )
         return command(connection, *args, **options)
 
+    return with_options(with_connection)
+
+
+def with_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the options that say where the servers are."""
     for option in reversed(_OPTIONS):
-        with_connection = option(with_connection)
-    return with_connection
+        command = option(command)
+    return command
 
 
+def before_command(name: str, value: object) -> object:
+    """The value of an option: that of the command line, which may have it before the command's name, too."""
+    here = click.get_current_context()
+    if here.parent is not None and _typed(here.parent, name) and not _typed(here, name):
+        return here.parent.params[name]
+    return value
+
+
+def _typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+NAMES = ("url", "cluster", "sentinel", "service", "namespace")
+"""The options, as a command gets them."""
 _OPTIONS = (
     click.option(
         "--url", metavar="URL", multiple=True, envvar="AIOLOCK_URL",

@@ -41,6 +41,9 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
         print_json([facts_of(view) for view in shown])
     elif shown:
         click.echo(columns([HEADINGS, *map(row_of, shown)]))
+    else:
+        matching = "" if pattern == "*" else f" that matches {pattern!r}"
+        say(f"no name{matching} is {'known' if everything else 'held or waited for'}")
     for text in found.unseen:
         say(f"the list is not complete: {text}")
     leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
@@ -90,6 +93,7 @@ def describe(view: NameView) -> Iterator[str]:
                     f"    {holder.manager}",
                     holder.process or "-",
                     f"fence {holder.fence}",
+                    "-" if holder.held_for is None else f"for {in_words(holder.held_for)}",
                     f"{in_words(holder.ttl)} left",
                     f"{holder.permits} held",
                 )
@@ -129,6 +133,8 @@ def _let_in(view: NameView) -> str:
 def _facts(view: NameView) -> Iterator[tuple[str, str]]:
     if view.process or view.metadata:
         yield _let_in(view), holder_of(view)
+    if view.held_for is not None:
+        yield "for", in_words(view.held_for)
     if view.kind == "latch":
         yield "missing", f"{view.used} of {view.capacity} counts"
     elif view.kind == "semaphore":

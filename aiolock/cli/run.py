@@ -27,6 +27,20 @@ PATIENCE = 2.0
 """Seconds after which it says that it waits, and for whom."""
 
 
+OF_FLOCK: dict[tuple[str, ...], str] = {
+    ("-n", "--nb", "--nonblock"): "write --skip-if-held",
+    ("-w", "--wait"): "write --timeout 10s",
+    ("--conflict-exit-code",): "write -E, or --busy-code",
+    ("-c", "--command"): "write the program and its arguments, as in: aiolock run NAME -- sh -c 'one; two'",
+    ("-x", "-e", "--exclusive"): "leave it out, as no other holds the lock meanwhile",
+    ("-s", "--shared"): "there is none here; in Python, locks.rw_lock(name).read",
+    ("-u", "--unlock"): "leave it out, as the lock is released when the program has ended",
+    ("-o", "--close", "-F", "--no-fork"): "leave it out, as the program inherits no lock",
+    ("-v", "--verbose"): "leave it out, as it says that it waits unless you write -q",
+}
+"""What to write instead of options of flock(1)."""
+
+
 class Runner(click.Command):
     """Takes options before NAME, and between NAME and COMMAND; what follows COMMAND is its own, also without `--`."""
 
@@ -34,6 +48,15 @@ class Runner(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """See `click.Command`."""
+        try:
+            return super().parse_args(ctx, self._in_order(ctx, args))
+        except click.NoSuchOption as error:
+            hint = next((hint for names, hint in OF_FLOCK.items() if error.option_name in names), None)
+            if hint is None:
+                raise
+            raise click.UsageError(f"{error.option_name} is an option of flock: {hint}", ctx) from None
+
+    def _in_order(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = click.Command(None, params=[one for one in self.params if isinstance(one, click.Option)])
         parse = options.make_parser(ctx).parse_args  # it stops at the first word that is no option
         _, words, _ = parse(list(args))
@@ -41,8 +64,8 @@ class Runner(click.Command):
         if words and before[-1:] != ["--"]:
             name, *rest = words
             _, command, _ = parse(list(rest))
-            args = [*before, *rest[: len(rest) - len(command)], name, *command]
-        return super().parse_args(ctx, args)
+            return [*before, *rest[: len(rest) - len(command)], name, *command]
+        return args
 
 
 @click.command(cls=Runner, short_help="Run a command under a lock.")

@@ -32,14 +32,15 @@ SORTS: dict[str, Callable[[Row], object]] = {
     "waiting": lambda row: (-row.view.waiting, -row.hand_offs),
     "oldest": lambda row: -(row.view.oldest_wait or 0.0),
     "per s": lambda row: -row.hand_offs,
+    "for": lambda row: -(row.view.held_for or 0.0),
     "ttl": lambda row: float("inf") if row.view.ttl is None else row.view.ttl,
     "holder": lambda row: holder_of(row.view),
     "name": lambda row: row.view.name,
 }
 """How rows can be sorted."""
-PRIORITY = ("WAITING", "HOLDER", "STATE", "OLDEST", "PER S", "TTL")
+PRIORITY = ("WAITING", "HOLDER", "STATE", "OLDEST", "FOR", "PER S", "TTL")
 """Which columns a narrow terminal shows beside the name: the first."""
-COLUMNS = ("NAME", "STATE", "HOLDER", "TTL", "WAITING", "OLDEST", "PER S")
+COLUMNS = ("NAME", "STATE", "HOLDER", "FOR", "TTL", "WAITING", "OLDEST", "PER S")
 
 
 @dataclass(slots=True)
@@ -261,6 +262,7 @@ def _cells(row: Row) -> dict[str, str]:
         "NAME": view.name if view.kind == "lock" else f"{view.name} ({view.kind})",
         "STATE": view.state,
         "HOLDER": holder_of(view),
+        "FOR": "" if view.held_for is None else in_words(view.held_for),
         "TTL": "" if view.ttl is None else in_words(view.ttl),
         "WAITING": str(view.waiting) if view.waiting else "",
         "OLDEST": "" if view.oldest_wait is None else in_words(view.oldest_wait),

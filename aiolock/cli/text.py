@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., object])
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 WIDEST = 60
 """How wide a column gets: what is longer in it only moves the rest of its own line."""
-HEADINGS = ("KIND", "NAME", "STATE", "HOLDER", "HELD", "TTL", "WAITING", "OLDEST")
+HEADINGS = ("KIND", "NAME", "STATE", "HOLDER", "FOR", "HELD", "TTL", "WAITING", "OLDEST")
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h|d|)")
 
@@ -115,6 +115,7 @@ def row_of(view: NameView) -> tuple[str, ...]:
         view.name,
         view.state,
         holder_of(view),
+        "-" if view.held_for is None else in_words(view.held_for),
         held if view.kind not in ("condition", "once") else "-",
         "-" if view.ttl is None else in_words(view.ttl),
         str(view.waiting),

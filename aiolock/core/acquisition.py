@@ -6,18 +6,22 @@ import asyncio
 import math
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from logging import DEBUG
+from sys import _getframe
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder, LossReason, NotAcquired, NotOwned
+from ..event_log import SHOWN
 from ..events import Acquired
 from ..scripts.base import resolve
 from ..scripts.outcomes import Granted, Kept, Lost, Missing
+from ..usage import AsyncOnly
 from .calls import Calls
 from .gate import Gate
-from .guarding.blocks import caller
+from .guarding.blocks import spans
 from .guarding.guard import Guard, running_task
 from .holding.hold import Hold
 from .holding.leases_by_task import TaskLeases, lineage
@@ -30,10 +34,11 @@ from .scheduler import NEVER
 from .waiting.queue_entry import QueueEntry
 from .waiting.waiter import Expired, Waiter
 
+_shown = SHOWN[Acquired]
 L = TypeVar("L", bound="Lease | None")
 
 
-class Acquisition(OnDemand[L], Generic[L]):
+class Acquisition(OnDemand[L], AsyncOnly, Generic[L]):
     """What `acquire()` returns: await it for a lease, enter it for a guarded block, or make a task of it.
 
     Args:
@@ -56,7 +61,7 @@ class Acquisition(OnDemand[L], Generic[L]):
 
     async def __aenter__(self) -> L:
         obtain = self._begun()
-        _, _, spans_yield = caller(self._name)
+        spans_yield = spans(_getframe().f_back, self._name)
         lease = await obtain()
         if lease is not None:
             self._guard = Guard(lease, spans_yield)
@@ -82,6 +87,14 @@ class Acquisition(OnDemand[L], Generic[L]):
         if obtain is None:
             raise RuntimeError(f"this acquisition of lock {self._name!r} was used before: call {self._via} again")
         return obtain
+
+    def __repr__(self) -> str:
+        return f"<{self._via} of {self._name!r}>"
+
+    if not TYPE_CHECKING:  # which has a rule for that
+
+        def __bool__(self):
+            raise TypeError(f"{self!r} is no answer yet: await it")
 
     def __del__(self) -> None:
         if self._obtain is not None:
@@ -147,7 +160,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        error = _late(gate, gate.queue.common, timeout, answered=gate.unreachable is None)
+        error = _late(gate, gate.common, timeout, answered=gate.unreachable is None)
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
@@ -157,16 +170,16 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
         while True:
             outcome = await waiter.outcome
             if not isinstance(outcome, Granted):
-                raise _late(gate, gate.queue.entry_of(waiter), timeout)
+                raise _late(gate, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
-            if not waiter.asked or waiter.entry is None or waiter.entry.wait is not None:
+            if waiter.call is None and waiter.waited:
                 await checkpoint_if_cancelled()
             lease = admit(gate, waiter, task)
             if lease is not None:
                 return lease
-            gate.ask_again(waiter)
+            gate.rejoin(waiter)
     except Expired as late:
-        error = _late(gate, gate.queue.entry_of(waiter), timeout, late.away, not waiter.impatient)
+        error = _late(gate, gate.entry_of(waiter), timeout, late.away, not waiter.impatient)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -183,7 +196,7 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         return await _nest(gate, calls, hold, policy, task)
     _refuse_overlap(gate, task)
     if not gate.open:
-        refusal = Refusal(gate, gate.queue.common, answered=gate.unreachable is None)
+        refusal = Refusal(gate, gate.common, answered=gate.unreachable is None)
         if refusal.unknown:
             away = refusal.error(0.0)
             tell_failed(runtime, calls, away)
@@ -202,16 +215,16 @@ async def obtain_now(gate: Gate, calls: Calls, policy: Policy) -> Lease | Refusa
         raise
     if lease is not None:
         return lease
-    refusal = Refusal(gate, gate.queue.entry_of(waiter))
-    gate.leave_queue(waiter)
+    refusal = Refusal(gate, gate.entry_of(waiter))
+    gate.leave(waiter)
     return _refused(gate, calls, refusal, waiter.began)
 
 
 def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
     """Stop waiting, because of `error`."""
-    entry = gate.queue.entry_of(waiter)
-    requests = 0 if entry is None else entry.answers
-    gate.leave_queue(waiter)
+    entry = gate.entry_of(waiter)
+    requests = waiter.answers if entry is None else entry.answers
+    gate.leave(waiter)
     tell_failed(gate.runtime, waiter.calls, error, waiter.began, requests, waiter.wait)
 
 
@@ -225,17 +238,17 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if runtime.binding.closing:
         name = gate.calls.name
         raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-    assert entry is not None
-    grant, asker, owner, now = entry.grant, entry.asker, entry.owner, runtime.clock.now()
+    asker, granted = (waiter, waiter) if entry is None else (entry.asker, entry)
+    now, owner, grant = runtime.clock.now(), granted.owner, granted.grant
     assert grant is not None
-    if now >= entry.deadline:
+    if now >= granted.deadline:
         return None
     runtime.patience.until.pop(waiter, None)
     if waiter.due != NEVER:
         runtime.scheduler.forget(waiter)
-    waiter.entry = None  # they refer to each other: free both without the garbage collector
-    hold = Hold(owner, asker.calls, asker.policy, grant, entry.sent_at, gate, now)
-    hold.tainted = entry.tainted
+    waiter.entry = waiter.call = None  # they refer to each other: free them without the garbage collector
+    hold = Hold(owner, asker.calls, asker.policy, grant, granted.sent_at, gate, now)
+    hold.tainted = granted.tainted
     runtime.fences.heard(hold.fence)
     runtime.holds[owner] = hold
     entries = runtime.queue_entries
@@ -243,13 +256,13 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if entries.wanted and owner in entries.wanted:
         hold.wanted = True
     gate.holds += 1
-    if gate.queue.race is not None:
+    if gate.race is not None:
         gate.settle_down()  # if no one waits, it listens no more
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
-    if runtime.observers.wants(Acquired):
-        contended = not waiter.asked or entry.refused
-        tell_acquired(runtime, hold, now - waiter.began, entry.answers, contended, waiter.wait)
+    if runtime.observers.listening or _shown(DEBUG):
+        contended = not waiter.asked or granted.refused
+        tell_acquired(runtime, hold, now - waiter.began, granted.answers, contended, waiter.wait)
     return lease
 
 

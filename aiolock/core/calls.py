@@ -81,13 +81,12 @@ class Calls(Protocol):
     def refresh_many(self) -> Batch:
         """Combines many refreshes into one request."""
 
-    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid) -> Call[AcquireOutcome]:
         """Acquire it, wait for it in the server's queue, or learn who has it. What the queue has granted lasts for the
         ttl from then on.
 
         Args:
             bid: who wants it.
-            more: further owners, which are queued behind it, each with the number that it had in the queue, or 0.
         """
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import cast
+from typing import Self, cast
 
-from ..errors import AiolockError
+from ..errors import AiolockError, NotAcquired
 from ..log import Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
@@ -23,16 +23,18 @@ from .policy import Policy
 from .runtime import Runtime
 from .waiting.gathering import Gathering
 from .waiting.handoff import hand_on
-from .waiting.local_queue import LocalQueue
+from .waiting.local_queue import LONG_AGO, LocalQueue
 from .waiting.queue_entry import QueueEntry
+from .waiting.race import Race
 from .waiting.stepwise import Stepwise
+from .waiting.wait import GRANTED, Turn
 from .waiting.waiter import Waiter
 
 logger: Log = Log("aiolock.gate")
 
 
-class Gate:
-    """The local side of one name; made on first use, known to the manager while it is used.
+class Gate(LocalQueue):
+    """The local side of one name: its waiters, and its holds; made on first use, known to the manager while it is used.
 
     Args:
         runtime: the manager's.
@@ -40,44 +42,58 @@ class Gate:
         contention: the primitive's rule.
 
     Attributes:
-        queue: the waiters.
         holds: how many have not ended; lost ones too.
     """
 
-    __slots__ = ("_key", "_manager", "calls", "contention", "holds", "queue", "runtime")
+    __slots__ = ("_key", "_manager", "contention", "holds")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
+        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
+        self._key = (calls.kind, calls.name)
+        self._manager = runtime.binding.id
         self.runtime: Runtime = runtime
         self.calls: Calls = calls
         self.contention: Contention = contention
-        self.queue: LocalQueue = LocalQueue(runtime, calls, _entry(calls) if contention.overlapping else QueueEntry)
-        self._key = (calls.kind, calls.name)
-        self._manager = runtime.binding.id
         self.holds: int = 0
+        self.replies: int = 0
+        self.stated_at: float = LONG_AGO
+        self.seen_at: float = LONG_AGO
+        self.taken: int = 0
+        self.waiters: dict[Waiter, None] = {}
+        self.entries: dict[QueueEntry, None] = {}
+        self.common: QueueEntry | None = None
+        self.asking: Waiter | None = None
+        self.turn: Turn | None = None
+        self.race: Race | None = Race(self) if calls.free_channel else None
+        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
     @classmethod
-    def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Gate | None = None) -> Gate:
+    def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Self | None = None) -> Self:
         """Return the gate of a name; if it is unused in this process, `idle` if that belongs to this entry of the
         manager, or a new one.
         """
         if idle is not None and idle._manager != runtime.binding.id:
             idle = None
         known = runtime.gates.get((calls.kind, calls.name) if idle is None else idle._key)
-        if isinstance(known, Gate):  # else there is none: no other primitive has this kind
+        if isinstance(known, cls):  # else there is none: no other primitive has this kind
             return known
         return idle or cls(runtime, calls, contention)
-
-    # Waiting.
 
     @property
     def busy(self) -> bool:
         """Whether a task of this process holds all there is, or is about to."""
-        return self.contention.exclusive and self.queue.taken > 0
+        return self.contention.exclusive and self.taken > 0
 
     @property
     def open(self) -> bool:
         """Whether a new task asks the server: no task of this process is before it."""
-        return not self.contention.exclusive or self.queue.idle
+        return not (self.contention.exclusive and (self.taken or self.waiters or self.common is not None))
+
+    def occupied(self) -> bool:
+        """Whether a task waits."""
+        return bool(self.waiters or self.entries)
+
+    # Coming and going.
 
     def join(self, calls: Calls, policy: Policy, timeout: float | None) -> Waiter:
         """Add a waiter.
@@ -87,13 +103,27 @@ class Gate:
             policy: how it wants to hold it.
             timeout: seconds to wait; None for no limit, 0 for one attempt.
         """
-        queue, common = self.queue, self.queue.common
         self.runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
-        held = queue.taken > 0 or (common is not None and common.refused)
-        waiter = Waiter(queue, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
-        queue.join(waiter)
+        held = self.taken > 0 or (self.common is not None and self.common.refused)
+        waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
+        self._line_up(waiter)
         return waiter
+
+    def _line_up(self, waiter: Waiter) -> None:
+        if not waiter.queues or (self.race is None and waiter.calls.ordered):
+            waiter.asked = True
+            self.enter(waiter, alone=True).ask()
+            return
+        self.waiters[waiter] = None
+        if self.asking is not None:
+            self.adopt(self.asking)  # from now on it asks for both
+        elif self.common is None and not self.taken:
+            waiter.asked = True
+            if self.race is None and self._new_entry is QueueEntry:
+                waiter.ask()
+            else:
+                self.ask_for_all(waiter)
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.
@@ -104,38 +134,65 @@ class Gate:
             request: makes the request.
         """
         self.runtime.gates[self._key] = self
-        waiter = Waiter(self.queue, calls, policy, 0.0, patient=False)
-        self.queue.claim(waiter, request)
+        waiter = Waiter(self, calls, policy, 0.0, patient=False)
+        entry = self.enter(waiter, alone=True)
+        entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
+        entry.request(request(entry.bid(0)))
         return waiter
 
-    def leave_queue(self, waiter: Waiter) -> None:
-        """Stop waiting; a grant that is there, or on its way, is undone."""
-        self.queue.leave(waiter)
+    def leave(self, waiter: Waiter) -> None:
+        """Stop waiting. What it has goes to the next one of this process, or is undone."""
+        if waiter.call is not None:
+            self.adopt(waiter)
+        waiter.stop()
+        self.waiters.pop(waiter, None)
+        entry, waiter.entry = waiter.entry, None
+        if entry is not None and entry.state is GRANTED:
+            self.taken -= 1
+            self._pass_over(entry)
+        elif entry is not None:
+            entry.end()
+        if self.common is not None and not self.waiters:
+            self.common.end()
         self.settle_down()
 
-    def ask_again(self, waiter: Waiter) -> None:
-        """Its grant came too late: undo that, and ask anew."""
-        name = self.calls.name
+    def rejoin(self, waiter: Waiter) -> None:
+        """Its grant came too late: undo it, and ask anew, before all others."""
+        entry, name = waiter.entry or self.adopt(waiter), self.calls.name
         logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
-        self.queue.rejoin(waiter)
+        entry.end()
+        self.taken -= 1
+        waiter.wait_again()
+        others, self.waiters = self.waiters, {}
+        self._line_up(waiter)
+        if others and self.asking is not None:
+            self.adopt(self.asking)  # it asks for them, too
+        self.waiters |= others
 
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""
-        queue, runtime = self.queue, self.runtime
-        if queue.waiters:
-            queue.advance()
-        elif not queue.entries:
-            if queue.race is not None:
-                queue.race.stop()
-            if not (self.holds or queue.taken) and runtime.gates.get(self._key) is self:
+        runtime = self.runtime
+        if self.waiters:
+            self.advance()
+        elif not self.entries:
+            if self.race is not None:
+                self.race.stop()
+            if not (self.holds or self.taken) and runtime.gates.get(self._key) is self:
                 del runtime.gates[self._key]
         if runtime.draining is not None:
             runtime.draining()
 
     def signal(self) -> None:
         """The name may be free."""
-        if self.queue.race is not None:
-            self.queue.race.signal()
+        if self.race is not None:
+            self.race.signal()
+
+    def close(self) -> None:
+        """End all waits: the manager closes."""
+        name = self.calls.name
+        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
+        for waiter in self._all():
+            waiter.fail(NotAcquired(name, text))
 
     # Holds and their leases.
 
@@ -164,10 +221,10 @@ class Gate:
                 hold.depth -= 1
                 _write_rest(hold, release)
             return release
-        queue, hold.ended, hold.depth = self.queue, True, 0
+        hold.ended, hold.depth = True, 0
         try:  # first the request: others wait for that
-            passing = (queue.waiters or queue.entries) and ending == "clean" and hold.reason is None
-            if passing and hand_on(queue, hold, release):
+            passing = (self.waiters or self.entries) and ending == "clean" and hold.reason is None
+            if passing and hand_on(self, hold, release):
                 release.handed_on = True
             else:
                 release.write()
@@ -177,9 +234,9 @@ class Gate:
             runtime.holds.pop(hold.owner, None)
         if not release.handed_on:
             if hold.reason is None:
-                queue.taken -= 1
-            if queue.race is not None:
-                queue.race.released()
+                self.taken -= 1
+            if self.race is not None:
+                self.race.released()
             self.settle_down()
         if lease is not None:
             runtime.leases.remove(lease)
@@ -201,7 +258,7 @@ class Gate:
         hold.end()
         self.holds -= 1
         self.runtime.holds.pop(hold.owner, None)
-        self.queue.taken -= 1
+        self.taken -= 1
         release = self.lower(hold, "clean", lease)  # it has ended: nothing is written
         self.settle_down()
         return release
@@ -213,7 +270,7 @@ class Gate:
 
     def lost(self, hold: Hold) -> None:
         """A hold is lost, and not yet ended: waiters of this process ask the server from now on."""
-        self.queue.taken -= 1
+        self.taken -= 1
         self.settle_down()
         tell_lost(self.runtime, hold)
 
@@ -230,14 +287,6 @@ class Gate:
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: the lock expires by itself
                 loop.call_soon_threadsafe(self._lower_collected, hold)
-
-    def close(self) -> None:
-        """End all waits."""
-        self.queue.close()
-
-    def occupied(self) -> bool:
-        """Whether a task waits."""
-        return not self.queue.empty
 
     def expel(self, hold: Hold) -> None:
         """End the hold, unless it guards a block: the manager closes."""

@@ -7,17 +7,20 @@ import warnings
 import weakref
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from logging import DEBUG
+from sys import _getframe
 from types import TracebackType
 from typing import TypeVar
 
 from ..clock import format_seconds
 from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
+from ..event_log import SHOWN
 from ..events import Released
 from ..scripts.base import Ending
 from .binding import Process
 from .calls import Calls
 from .gate import Gate
-from .guarding.blocks import caller
+from .guarding.blocks import spans
 from .guarding.guard import Guard, Shielded, running_task
 from .holding.hold import Hold
 from .holding.level import Block, Level, Owner
@@ -27,6 +30,7 @@ from .holding.ticket import Ticket
 from .policy import check_duration, check_part, check_ttl, milliseconds
 from .runtime import KINDS
 
+_shown = SHOWN[Released]
 T = TypeVar("T")
 
 
@@ -286,7 +290,7 @@ class Lease(Level):
             self._gate.runtime.leases.remove(self)
             self._task = task
             self._gate.runtime.leases.add(self)
-        Guard(self, caller(self.name)[2])
+        Guard(self, spans(_getframe().f_back, self.name))
         return self
 
     async def __aexit__(
@@ -302,7 +306,7 @@ class Lease(Level):
             runtime, hold = self._gate.runtime, self._hold
             if hold.reason is None and abandoned:
                 tell_abandoned(runtime, hold)
-            elif hold.reason is None and runtime.observers.wants(Released):
+            elif hold.reason is None and (runtime.observers.listening or _shown(DEBUG)):
                 tell_released(runtime, hold, result.handed_on)
         return self._result
 

@@ -24,23 +24,26 @@ class Observers:
     Args:
         observer: the user's: one, several, or None.
 
+    Attributes:
+        listening: whether there are others than the log.
+
     Raises:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_events", "_listening", "_pausing")
+    __slots__ = ("_broken", "_each", "_events", "_pausing", "listening")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
         users = _checked(observer)
         self._each: tuple[Observer, ...] = (log_event, *users)
-        self._listening = bool(users)
+        self.listening: bool = bool(users)
         self._broken: set[tuple[int, type[BaseException]]] = set()
         self._pausing = 0  # how many blocks are open, and whether an observer runs
         self._events: deque[Event] = deque()  # to tell, in order
 
     def wants(self, kind: type[Event]) -> bool:
         """Whether anyone listens to such events, which otherwise need not be created."""
-        return self._listening or SHOWN[kind](DEBUG)
+        return self.listening or SHOWN[kind](DEBUG)
 
     def tell(self, event: Event) -> None:
         """Tell all of them, after what has happened was dealt with; what happens while one is told, after that."""

@@ -59,12 +59,12 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
             )
         return lease
     except Expired as late:
-        gate.leave_queue(waiter)
+        gate.leave(waiter)
         silence = runtime.unanswered(ticket.name, "resuming", away=late.away)
         tell_failed(runtime, calls, silence, waiter.began, requests=0)
         raise silence from silence.__cause__
     except BaseException as error:
-        gate.leave_queue(waiter)
+        gate.leave(waiter)
         tell_failed(runtime, calls, error, waiter.began, requests=1)
         raise
 

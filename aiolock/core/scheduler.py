@@ -248,36 +248,32 @@ class Patience:
     """Tells those that have waited for too long.
 
     All may wait equally long, so they are in the order in which their times end, and the timer is the first one's. It
-    is not reset for each that has its answer: nearly all have it long before.
+    is not reset for each that has its answer: nearly all have it long before. Who waits puts itself into `until`, and
+    wakes this if nothing is due.
 
     Args:
         scheduler: the timer.
         seconds: how long.
 
     Attributes:
+        seconds: as given.
         until: those that wait, each with the clock time at which that is too long; who leaves it no longer waits.
     """
 
-    __slots__ = ("_scheduler", "_seconds", "_wake_at", "due", "until")
+    __slots__ = ("_scheduler", "_wake_at", "due", "seconds", "until")
 
     def __init__(self, scheduler: Scheduler, seconds: float) -> None:
         self._scheduler = scheduler
-        self._seconds = seconds
+        self.seconds: float = seconds
         self.until: dict[Impatient, float] = {}
         self._wake_at = NEVER
         self.due: float = NEVER
-
-    def begin(self, waiting: Impatient, since: float) -> None:
-        """It waits since this clock time."""
-        self.until[waiting] = until = since + self._seconds
-        if self.due == NEVER:
-            self._wake(until)
 
     def on_due(self, now: float, late: float) -> None:
         over = []
         for waiting, until in self.until.items():
             if until > now >= self._wake_at:  # a call before its time is the last one: the scheduler stops
-                self._wake(until)
+                self.wake(until)
                 break
             over.append(waiting)
         for waiting in over:
@@ -285,6 +281,7 @@ class Patience:
         for waiting in over:
             waiting.overdue()
 
-    def _wake(self, when: float) -> None:
+    def wake(self, when: float) -> None:
+        """Be due then."""
         self._wake_at = when
         self._scheduler.schedule(self, when)

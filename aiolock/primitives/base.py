@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from datetime import timedelta
+from sys import _getframe
 from types import TracebackType
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from ..clock import Clock, format_seconds
 from ..core.acquisition import Acquisition, Attempt, obtain, obtain_now
 from ..core.calls import Calls, Contention
 from ..core.gate import Gate
-from ..core.guarding.blocks import BETWEEN, Blocks, caller
+from ..core.guarding.blocks import BETWEEN, GENERATOR, Blocks, spans
 from ..core.guarding.guard import Guard
 from ..core.holding.level import Owner
 from ..core.holding.release import Releasing
@@ -22,12 +23,13 @@ from ..core.refusal import Refusal
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError, NotOwned
 from ..log import Log
+from ..usage import AsyncOnly, Renamed
 from .options import Default
 
 logger: Log = Log("aiolock.guard")
 
 
-class Primitive:
+class Primitive(AsyncOnly, Renamed):
     """A name, a kind and a policy; its only state is which blocks were entered through it. Primitives differ in their
     requests and their contention rule.
 
@@ -87,8 +89,13 @@ class Primitive:
         )
 
     async def __aenter__(self) -> Lease:
-        frame, code, spans_yield = caller(self._calls.name)
-        policy = self._policy
+        policy, frame, code, spans_yield = self._policy, 0, Primitive.__aenter__.__code__, False
+        around = _getframe().f_back
+        if around is not None:
+            frame, code = id(around), around.f_code
+            if code.co_flags & GENERATOR or code.co_name in BETWEEN:
+                spans_yield = spans(around, self._calls.name)
+            del around  # it would keep its contents alive
         self._runtime.binding.check(self._calls.name)
         gate = self._idle_gate = Gate.of(self._runtime, self._calls, self.contention, self._idle_gate)
         lease = await obtain(gate, self._calls, policy, policy.acquire_timeout)

@@ -14,12 +14,13 @@ from ..core.resume import check_kind, resume
 from ..core.runtime import Runtime
 from ..scripts.keys import check_name
 from ..scripts.multi import joined
+from ..usage import usage
 from .condition import Condition
 from .fair_lock import FairLock
 from .latch import TTL, Latch
 from .lock import Lock
 from .multi_lock import MultiLock, check_names
-from .options import LockOptions, policy_of
+from .options import LATCH, LOCK, SEMAPHORE, LockOptions, policy_of
 from .rw_lock import RWLock
 from .semaphore import Semaphore
 
@@ -49,6 +50,7 @@ class LockFactory:
         self._replicas = replicas
         self._short = short
 
+    @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """Return a reentrant lock, for which processes queue and take turns. No I/O; works before you enter the
         manager.
@@ -64,6 +66,7 @@ class LockFactory:
         """
         return Lock(self._runtime, *self._named(name, options))
 
+    @usage("locks.fair_lock('a', ttl=30)")
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
         """Return the lock of that name, for tasks that enter in the order in which they ask, whatever process they are
         in.
@@ -105,6 +108,7 @@ class LockFactory:
             self._runtime.backend.abilities.need_queues(lock.name, "conditions")
         return Condition(self._runtime, lock)
 
+    @usage("locks.rw_lock('a', ttl=30)")
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """Return a lock for many readers or one writer: `async with rw.read`, `async with rw.write`.
 
@@ -113,6 +117,7 @@ class LockFactory:
         self._runtime.backend.abilities.need_queues(name, "read-write locks")
         return RWLock(self._runtime, *self._named(name, options))
 
+    @usage(SEMAPHORE)
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
         """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
 
@@ -128,6 +133,7 @@ class LockFactory:
         self._runtime.backend.abilities.need_queues(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
+    @usage(LATCH)
     def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
         """Return a count-down latch. No I/O; works before you enter the manager.
 

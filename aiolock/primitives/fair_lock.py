@@ -54,7 +54,7 @@ class FairLock(Lock):
 
         Cost: one round trip, read-only.
         """
-        first = self._gate().queue.foremost
+        first = self._gate().foremost
         seen = await self._runtime.ask(self._calls.info(first), "looking at")
         held = seen.held
         if held is None:

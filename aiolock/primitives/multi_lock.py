@@ -80,6 +80,8 @@ def check_names(names: tuple[object, ...]) -> tuple[str, ...]:
     Raises:
         ConfigurationError: none, more than 64, or one that cannot name a lock.
     """
+    if len(names) == 1 and isinstance(names[0], list | tuple | set):
+        raise ConfigurationError("", "a multi lock's names must be str, each an argument: write multi_lock(*names)")
     different = tuple(sorted({check_name(name) for name in names}))
     if not different:
         raise ConfigurationError("", "a multi lock needs names: multi_lock('a', 'b')")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Final, NoReturn, TypedDict
+from typing import Final, TypedDict
 
 from ..core.policy import Policy, check_duration, check_flag, check_margin, check_metadata, check_timeout, check_ttl
+from ..usage import unknown_keyword
 
 
 class Default:
@@ -47,6 +47,11 @@ ACQUIRE_HINTS = HINTS | {
 """What to do instead of giving `acquire()` or `try_acquire()` such a keyword."""
 
 
+LOCK = "locks.lock('a', ttl=30), or locks.lock('a', acquire_timeout=5)"
+SEMAPHORE = "locks.semaphore('a', 5), where 5 may hold it at once"
+LATCH = "locks.latch('a', 3), which 3 counts open"
+
+
 class LockOptions(TypedDict, total=False):
     """Keywords of every factory of locks. Wherever you pass seconds, you may pass a `timedelta`.
 
@@ -83,7 +88,7 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
     """
     foreign = set(options) - LockOptions.__annotations__.keys()
     if foreign:
-        refuse_foreign(foreign, HINTS, LockOptions.__annotations__)
+        raise TypeError(unknown_keyword(min(foreign), HINTS, [*LockOptions.__annotations__]))
     ttl, renew, max_hold = options.get("ttl"), options.get("renew"), options.get("max_hold")
     limit = options.get("acquire_timeout", DEFAULT)
     lasting = default.ttl if ttl is None else check_ttl(name, ttl)
@@ -98,19 +103,3 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
         cancel_on_loss=check_flag(name, "cancel_on_loss", options.get("cancel_on_loss", True)),
         metadata=check_metadata(name, options.get("metadata")),
     )
-
-
-def refuse_foreign(given: Iterable[str], hints: Mapping[str, str], known: Iterable[str]) -> NoReturn:
-    """Raise for an unknown keyword.
-
-    Args:
-        given: the unknown keywords.
-        hints: what to do instead, for those of other libraries.
-        known: the keywords that exist.
-
-    Raises:
-        TypeError: always.
-    """
-    keyword = min(given)
-    remedy = hints.get(keyword) or f"there are {', '.join(known)}"
-    raise TypeError(f"unexpected keyword argument {keyword!r}: {remedy}")

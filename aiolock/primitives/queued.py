@@ -38,5 +38,5 @@ class Queueing(Primitive):
 
     async def _standing(self) -> Standing:
         """Return the state of the name."""
-        first = self._gate().queue.foremost
+        first = self._gate().foremost
         return await self._runtime.ask(self._calls.info(first), "looking at")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Never
 
 from ..core.acquisition import Acquisition, Attempt
 from ..core.holding.level import Owner
 from ..core.lease import Lease
+from ..usage import usage
 from .base import Primitive
-from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign
+from .options import ACQUIRE_HINTS, DEFAULT, Default
 
 
 class Reentrant(Primitive):
@@ -17,12 +17,12 @@ class Reentrant(Primitive):
 
     __slots__ = ()
 
+    @usage("lock.acquire(timeout=2.0)", ACQUIRE_HINTS)
     def acquire(
         self,
         *,
         timeout: float | timedelta | Default | None = DEFAULT,
         owner: Owner | None = None,
-        **foreign: Never,
     ) -> Acquisition[Lease]:
         """Acquire, waiting for others: `await` it for a lease, or `async with` it for a guarded block.
 
@@ -56,11 +56,10 @@ class Reentrant(Primitive):
         it when it is its turn; it then asks by one request, and the block begins with the answer.
         A hand-off from a task of this process comes with that task's release.
         """
-        if foreign:
-            refuse_foreign(foreign, ACQUIRE_HINTS, ("timeout", "owner"))
         return self._obtain(self._calls, timeout, owner)
 
-    def try_acquire(self, **foreign: Never) -> Attempt:
+    @usage("lock.try_acquire(), which never waits, or lock.acquire(timeout=2.0)", ACQUIRE_HINTS)
+    def try_acquire(self) -> Attempt:
         """Acquire in one attempt, never waiting: the lease is None if another owner holds it.
 
         It is None, too, while others wait: one attempt overtakes no one.
@@ -68,6 +67,4 @@ class Reentrant(Primitive):
         Raises and cancellation: as for `acquire()`. Cost: one round trip; none if it is a lock that a task of this
         process holds or waits for.
         """
-        if foreign:
-            refuse_foreign(foreign, ACQUIRE_HINTS, ("none",))
         return self._obtain_now(self._calls)

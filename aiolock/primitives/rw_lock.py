@@ -10,6 +10,7 @@ from ..core.calls import Contention
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import KINDS, Kind, Runtime
 from ..scripts.queue import QueueCalls
+from ..usage import TwoSides
 from .queued import Queueing
 from .reentrant import Reentrant
 
@@ -97,7 +98,7 @@ class RWLockSide(Queueing, Reentrant):
         return f"<RWLock {self.name!r} {'write' if self._writes else 'read'} ttl={format_seconds(self._policy.ttl)}>"
 
 
-class RWLock:
+class RWLock(TwoSides):
     """Many readers or one writer, over all processes; first come, first served, so neither side starves.
 
     Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; a writer that dies

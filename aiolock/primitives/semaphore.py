@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, Never
+from typing import ClassVar
 
 from ..clock import format_seconds
 from ..core.acquisition import Acquisition, Attempt
@@ -16,7 +16,8 @@ from ..core.runtime import KINDS, Kind, Runtime
 from ..errors import ConfigurationError
 from ..log import Log
 from ..scripts.queue import QueueCalls
-from .options import ACQUIRE_HINTS, DEFAULT, Default, refuse_foreign
+from ..usage import usage
+from .options import ACQUIRE_HINTS, DEFAULT, Default
 from .queued import Queueing
 
 logger: Log = Log("aiolock.semaphore")
@@ -71,9 +72,8 @@ class Semaphore(Queueing):
         self._warned = False
         super().__init__(runtime, _calls(runtime, name, permits, 1), policy)
 
-    def acquire(
-        self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT, **foreign: Never
-    ) -> Acquisition[Lease]:
+    @usage("semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
+    def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT) -> Acquisition[Lease]:
         """Acquire `n` permits, all or none, waiting for others: `await` it for a lease, or `async with` it.
 
         Args:
@@ -93,18 +93,15 @@ class Semaphore(Queueing):
         Cost: one round trip if there are enough. Otherwise an entry in the server's queue, which one command per second
         refreshes for all waiters of this manager, and one message when it is its turn.
         """
-        if foreign:
-            refuse_foreign(foreign, ACQUIRE_HINTS, ("n", "timeout"))
         return self._obtain(self._for(n), timeout)
 
-    def try_acquire(self, n: int = 1, **foreign: Never) -> Attempt:
+    @usage("semaphore.try_acquire(2), which never waits, or semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
+    def try_acquire(self, n: int = 1) -> Attempt:
         """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or if others
         wait.
 
         Raises and cancellation: as for `acquire()`. Cost: one round trip.
         """
-        if foreign:
-            refuse_foreign(foreign, ACQUIRE_HINTS, ("n",))
         return self._obtain_now(self._for(n))
 
     def release(self, n: int | None = None) -> Releasing:

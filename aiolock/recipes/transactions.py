@@ -1,9 +1,15 @@
-"""Transactions of a user's own connection, whatever library made it. No such library is imported for that."""
+"""Transactions of a user's own connection, whatever library made it. No such library is imported for that.
+
+What a connection of threads answers is a value; what one of asyncio answers is awaited. One class serves both: with the
+first it never waits, so `fenced_block` can run it without a loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+import inspect
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from ..errors import ConfigurationError
@@ -11,14 +17,17 @@ from ..errors import ConfigurationError
 Value = str | int
 Connection = Any
 """A user's: see `fenced()` for the types."""
+WRITING = "DELETE FROM aiolock_fences WHERE 0"
+"""Takes SQLite's write lock: a transaction that takes it after it has read fails if another has written meanwhile."""
 
 
-class AsyncTransactions(Protocol):
-    """What a connection of an asyncio library can do.
+class Transactions(Protocol):
+    """What a connection can do.
 
     Attributes:
         dialect: the database's, such as "postgresql" or "sqlite".
         busy: a transaction is open.
+        gone: the connection is closed.
     """
 
     dialect: str
@@ -26,29 +35,20 @@ class AsyncTransactions(Protocol):
     @property
     def busy(self) -> bool: ...
 
+    @property
+    def gone(self) -> bool: ...
+
+    def unfit(self) -> str | None:
+        """What keeps an idle connection from having a transaction of its own, and the remedy; None if nothing does."""
+
     def begin(self) -> AbstractAsyncContextManager[object]:
         """A transaction: committed at the end of the block, or rolled back if that raises."""
 
     async def flush(self) -> None:
         """Write what the library has kept back."""
 
-    async def execute(self, sql: str, *values: Value) -> int:
-        """Execute a statement with `{}` for each value; return how many rows it changed."""
-
-
-class Transactions(Protocol):
-    """The same of a connection that is used without `await`."""
-
-    dialect: str
-
-    @property
-    def busy(self) -> bool: ...
-
-    def begin(self) -> AbstractContextManager[object]: ...
-
-    def flush(self) -> None: ...
-
-    def execute(self, sql: str, *values: Value) -> int: ...
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        """Execute a statement with `{}` for each value; return its first row, if it has values and a row."""
 
 
 class Asyncpg:
@@ -63,6 +63,13 @@ class Asyncpg:
     def busy(self) -> bool:
         return bool(self._connection.is_in_transaction())
 
+    @property
+    def gone(self) -> bool:
+        return bool(self._connection.is_closed())
+
+    def unfit(self) -> str | None:
+        return None
+
     def begin(self) -> AbstractAsyncContextManager[object]:
         found: AbstractAsyncContextManager[object] = self._connection.transaction()
         return found
@@ -70,12 +77,16 @@ class Asyncpg:
     async def flush(self) -> None:
         pass
 
-    async def execute(self, sql: str, *values: Value) -> int:
-        status = await self._connection.execute(sql.format(*(f"${at}" for at in range(1, len(values) + 1))), *values)
-        return int(status.rpartition(" ")[2]) if status.startswith("INSERT") else 0
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        if not values:  # not prepared, so it takes no place in the cache of statements
+            await self._connection.execute(sql)
+            return None
+        sql = sql.format(*(f"${at}" for at in range(1, len(values) + 1)))
+        row = await self._connection.fetchrow(sql, *values)
+        return None if row is None else tuple(row)
 
 
-class AsyncPsycopg:
+class Psycopg:
     """A connection of psycopg."""
 
     dialect = "postgresql"
@@ -87,86 +98,81 @@ class AsyncPsycopg:
     def busy(self) -> bool:
         return bool(self._connection.info.transaction_status)  # 0 is idle
 
+    @property
+    def gone(self) -> bool:
+        return bool(self._connection.closed)
+
+    def unfit(self) -> str | None:
+        if self._connection.info.pipeline_status:  # 0 is off
+            return "it is in pipeline mode, where errors come late: leave `pipeline()` before"
+        return None
+
     def begin(self) -> AbstractAsyncContextManager[object]:
-        found: AbstractAsyncContextManager[object] = self._connection.transaction()
-        return found
+        return _entered(self._connection.transaction())
 
     async def flush(self) -> None:
         pass
 
-    async def execute(self, sql: str, *values: Value) -> int:
-        cursor = await self._connection.execute(sql.format(*("%s" for _ in values)), values)
-        return int(cursor.rowcount)
-
-
-class Psycopg:
-    """The same without `await`."""
-
-    dialect = "postgresql"
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._connection.info.transaction_status)
-
-    def begin(self) -> AbstractContextManager[object]:
-        found: AbstractContextManager[object] = self._connection.transaction()
-        return found
-
-    def flush(self) -> None:
-        pass
-
-    def execute(self, sql: str, *values: Value) -> int:
-        return int(self._connection.execute(sql.format(*("%s" for _ in values)), values).rowcount)
-
-
-class AsyncAlchemy:
-    """A session or a connection of SQLAlchemy's asyncio extension."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.dialect: str = _dialect(connection)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._connection.in_transaction())
-
-    def begin(self) -> AbstractAsyncContextManager[object]:
-        found: AbstractAsyncContextManager[object] = self._connection.begin()
-        return found
-
-    async def flush(self) -> None:
-        if hasattr(self._connection, "flush"):
-            await self._connection.flush()
-
-    async def execute(self, sql: str, *values: Value) -> int:
-        done = await self._connection.execute(*_bound(sql, values))
-        return int(done.rowcount)
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        psycopg: Any = sys.modules["psycopg"]
+        # Not by the connection: its cursors may want other placeholders, and give other rows.
+        of_asyncio = isinstance(self._connection, psycopg.AsyncConnection)
+        kind: Any = psycopg.AsyncCursor if of_asyncio else psycopg.Cursor
+        cursor = kind(self._connection, row_factory=psycopg.rows.tuple_row)
+        await _settled(cursor.execute(sql.format(*("%s" for _ in values)), values or None))
+        return _row(await _settled(cursor.fetchone())) if cursor.description else None
 
 
 class Alchemy:
-    """A session or a connection of SQLAlchemy."""
+    """A session or a connection of SQLAlchemy, or of its asyncio extension."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.dialect: str = _dialect(connection)
+        # Scoped sessions stand for the one of a task or thread.
+        self._connection = connection.registry() if hasattr(connection, "registry") else connection
+        self.dialect: str = _dialect(self._connection)
 
     @property
     def busy(self) -> bool:
         return bool(self._connection.in_transaction())
 
-    def begin(self) -> AbstractContextManager[object]:
-        found: AbstractContextManager[object] = self._connection.begin()
-        return found
+    @property
+    def gone(self) -> bool:
+        return bool(getattr(self._connection, "invalidated", False))
 
-    def flush(self) -> None:
+    def unfit(self) -> str | None:
+        return None
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[None]:
+        async with _entered(self._connection.begin()):
+            if self.dialect == "sqlite":
+                await self._really_begin()
+            yield
+
+    async def _really_begin(self) -> None:
+        """SQLAlchemy leaves it to sqlite3 to begin, which does so before some statements, and never without commits."""
+        if hasattr(self._connection, "run_sync"):
+            driver = await self._connection.run_sync(_driver)
+        else:
+            driver = _driver(self._connection)
+        if driver.in_transaction:  # by a listener of the user
+            await self.execute(WRITING)
+        elif driver.isolation_level is None:
+            raise Autocommitting
+        else:
+            await self.execute("BEGIN IMMEDIATE")
+
+    async def flush(self) -> None:
         if hasattr(self._connection, "flush"):
-            self._connection.flush()
+            await _settled(self._connection.flush())
 
-    def execute(self, sql: str, *values: Value) -> int:
-        return int(self._connection.execute(*_bound(sql, values)).rowcount)
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        from sqlalchemy import text
+
+        names = [f"v{at}" for at in range(len(values))]
+        bound = text(sql.format(*(f":{name}" for name in names)))
+        done = await _settled(self._connection.execute(bound, dict(zip(names, values, strict=True))))
+        return _row(done.fetchone()) if done.returns_rows else None
 
 
 class Django:
@@ -180,125 +186,116 @@ class Django:
     def busy(self) -> bool:
         return bool(self._connection.in_atomic_block)
 
-    def begin(self) -> AbstractContextManager[object]:
-        from django.db import transaction
-
-        found: AbstractContextManager[object] = transaction.atomic(using=self._connection.alias, durable=True)
-        return found
-
-    def flush(self) -> None:
-        pass
-
-    def execute(self, sql: str, *values: Value) -> int:
-        with self._connection.cursor() as cursor:
-            cursor.execute(sql.format(*("%s" for _ in values)), values)
-            return int(cursor.rowcount)
-
-
-class SQLite:
-    """A connection of sqlite3."""
-
-    dialect = "sqlite"
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
     @property
-    def busy(self) -> bool:
-        return bool(self._connection.in_transaction)
+    def gone(self) -> bool:
+        return bool(getattr(self._connection.connection, "closed", False))
 
-    @contextmanager
-    def begin(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-
-    def flush(self) -> None:
-        pass
-
-    def execute(self, sql: str, *values: Value) -> int:
-        return int(self._connection.execute(sql.format(*("?" for _ in values)), values).rowcount)
-
-
-class Aiosqlite:
-    """A connection of aiosqlite."""
-
-    dialect = "sqlite"
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._connection.in_transaction)
+    def unfit(self) -> str | None:
+        if self._connection.in_atomic_block:
+            return (
+                "it is in an atomic block, which commits later: leave it before; with ATOMIC_REQUESTS, decorate the "
+                "view with transaction.non_atomic_requests; in tests, use TransactionTestCase"
+            )
+        if not self._connection.get_autocommit():
+            return "Django would not commit at the end: leave AUTOCOMMIT on for this database"
+        return None
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[None]:
-        await self._connection.execute("BEGIN IMMEDIATE")
-        try:
+        from django.db import transaction
+
+        with transaction.atomic(using=self._connection.alias, durable=True):
+            if self.dialect == "sqlite":
+                await self.execute(WRITING)
             yield
-            await self._connection.execute("COMMIT")
-        finally:
-            if self._connection.in_transaction:
-                await self._connection.execute("ROLLBACK")
 
     async def flush(self) -> None:
         pass
 
-    async def execute(self, sql: str, *values: Value) -> int:
-        cursor = await self._connection.execute(sql.format(*("?" for _ in values)), values)
-        return int(cursor.rowcount)
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql.format(*("%s" for _ in values)), values or None)
+            return _row(cursor.fetchone()) if cursor.description else None
 
 
-_ASYNC: dict[tuple[str, str], Callable[[Connection], AsyncTransactions]] = {
+class SQLite:
+    """A connection of sqlite3, or of aiosqlite."""
+
+    dialect = "sqlite"
+    gone = False
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._connection.in_transaction)
+
+    def unfit(self) -> str | None:
+        opened = getattr(self._connection, "_conn", self._connection)  # aiosqlite does not pass it on
+        if getattr(opened, "autocommit", None) is False:
+            return "with autocommit=False it is in a transaction at any time: open it without that"
+        return None
+
+    @asynccontextmanager
+    async def begin(self) -> AsyncIterator[None]:
+        try:
+            await _settled(self._connection.execute("BEGIN IMMEDIATE"))
+            yield
+            await _settled(self._connection.execute("COMMIT"))
+        except BaseException:
+            # A statement that nobody waits for any more may come after all: only what comes behind it can tell.
+            with suppress(Exception):
+                await _settled(self._connection.execute("ROLLBACK"))
+            raise
+
+    async def flush(self) -> None:
+        pass
+
+    async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
+        cursor = await _settled(self._connection.execute(sql.format(*("?" for _ in values)), values))
+        return _row(await _settled(cursor.fetchone()))
+
+
+class Autocommitting(Exception):
+    """The connection commits each statement by itself."""
+
+
+_KNOWN: dict[tuple[str, str], Callable[[Connection], Transactions]] = {
     ("asyncpg", "is_in_transaction"): Asyncpg,
-    ("psycopg", "transaction"): AsyncPsycopg,
-    ("sqlalchemy", "in_transaction"): AsyncAlchemy,
-    ("aiosqlite", "in_transaction"): Aiosqlite,
-}
-_SYNC: dict[tuple[str, str], Callable[[Connection], Transactions]] = {
     ("psycopg", "transaction"): Psycopg,
     ("sqlalchemy", "in_transaction"): Alchemy,
+    ("sqlalchemy", "registry"): Alchemy,
     ("django", "in_atomic_block"): Django,
     ("sqlite3", "in_transaction"): SQLite,
+    ("aiosqlite", "in_transaction"): SQLite,
 }
 """By the library, and by what its connections have, but not its pools and engines."""
 
 
-def async_transactions(name: str, connection: Connection) -> AsyncTransactions:
+def transactions(name: str, connection: Connection, awaited: bool) -> Transactions:
     """What a connection can do.
 
     Args:
         name: the lock's, for errors.
         connection: the user's.
+        awaited: whether it must be one that is used with `await`, or must not.
 
     Raises:
-        ConfigurationError: no connection of a known library.
+        ConfigurationError: no connection of a known library, or one of the other sort.
     """
-    if _awaits(connection):
-        for (library, attribute), known in _ASYNC.items():
-            if library in _libraries(connection) and _has(connection, attribute):
+    for (library, attribute), known in _KNOWN.items():
+        if library in _libraries(connection) and _has(connection, attribute):
+            if _awaits(connection) is awaited:
                 return known(connection)
-    other = _SYNC if not _awaits(connection) else {}
-    raise _unknown(name, connection, _ASYNC, "aiolock.sync.fenced" if _found(connection, other) else "")
+            raise _unknown(name, connection, "use aiolock.sync.fenced()" if awaited else "use aiolock.fenced()")
+    which = "aiosqlite, asyncpg, psycopg, sqlalchemy" if awaited else "django, psycopg, sqlalchemy, sqlite3"
+    raise _unknown(name, connection, f"give one connection or session of {which}")
 
 
-def transactions(name: str, connection: Connection) -> Transactions:
-    """The same without `await`."""
-    if not _awaits(connection):
-        for (library, attribute), known in _SYNC.items():
-            if library in _libraries(connection) and _has(connection, attribute):
-                return known(connection)
-    other = _ASYNC if _awaits(connection) else {}
-    raise _unknown(name, connection, _SYNC, "aiolock.fenced" if _found(connection, other) else "")
-
-
-def _found(connection: Connection, known: dict[tuple[str, str], Any]) -> bool:
-    return any(library in _libraries(connection) and _has(connection, attribute) for library, attribute in known)
+def _unknown(name: str, connection: Connection, remedy: str) -> ConfigurationError:
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    return ConfigurationError(name, f"fenced() of lock {name!r} cannot use a {kind}: {remedy}")
 
 
 def _has(connection: Connection, attribute: str) -> bool:
@@ -306,13 +303,6 @@ def _has(connection: Connection, attribute: str) -> bool:
         return hasattr(connection, attribute)
     except Exception:  # it has, but is not connected
         return True
-
-
-def _unknown(name: str, connection: Connection, known: dict[tuple[str, str], Any], other: str) -> ConfigurationError:
-    libraries = ", ".join(sorted({library for library, _ in known}))
-    remedy = f"use {other}()" if other else f"give one connection or session of {libraries}"
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    return ConfigurationError(name, f"fenced() of lock {name!r} cannot use a {kind}: {remedy}")
 
 
 def _libraries(connection: Connection) -> set[str]:
@@ -329,12 +319,35 @@ def _awaits(connection: Connection) -> bool:
 
 
 def _dialect(connection: Connection) -> str:
-    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-    return str(bind.dialect.name)
+    if not hasattr(connection, "get_bind"):
+        return str(connection.dialect.name)
+    try:
+        return str(connection.get_bind().dialect.name)
+    except Exception as error:  # SQLAlchemy's, which need not be imported for that
+        text = f"fenced() needs a session of one database: give it an engine or a connection, not only binds= ({error})"
+        raise ConfigurationError("", text) from error
 
 
-def _bound(sql: str, values: tuple[Value, ...]) -> tuple[Any, dict[str, Value]]:
-    from sqlalchemy import text
+def _driver(connection: Connection) -> Any:
+    """The connection of sqlite3 or aiosqlite that a session or a connection of SQLAlchemy uses."""
+    own = connection.connection() if callable(connection.connection) else connection
+    return own.connection.driver_connection
 
-    names = [f"v{at}" for at in range(len(values))]
-    return text(sql.format(*(f":{name}" for name in names))), dict(zip(names, values, strict=True))
+
+def _row(row: Any) -> tuple[Any, ...] | None:
+    return None if row is None else tuple(row)
+
+
+async def _settled(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+@asynccontextmanager
+async def _entered(block: Any) -> AsyncIterator[None]:
+    """A context manager of either sort."""
+    if hasattr(block, "__aenter__"):
+        async with block:
+            yield
+    else:
+        with block:
+            yield

@@ -68,7 +68,7 @@ return compile, run, function(script, count, ...) return run(script, count, { ..
 """
 
 
-def load(what: str = "locks in memory run", extra: str = "testing") -> Any:
+def load(what: str = "locks in memory run") -> Any:
     """Return the module with the Lua that servers have.
 
     Raises:
@@ -77,9 +77,7 @@ def load(what: str = "locks in memory run", extra: str = "testing") -> Any:
     try:
         import lupa.lua51
     except ImportError as error:
-        raise ConfigurationError(
-            "", f"{what} the Lua that servers run, and need lupa: pip install 'aiolock-redis[{extra}]'"
-        ) from error
+        raise ConfigurationError("", f"{what} the Lua that servers run, and need lupa: pip install lupa") from error
     return lupa.lua51
 
 

@@ -25,6 +25,7 @@ class HolderView:
         depth: how many acquisitions it has open; 0 if it was granted, and has not asked for that yet.
         permits: how many of a semaphore's; 1 of anything else.
         ttl: seconds until it expires unless renewed.
+        held_for: seconds since its grant; None if its fence does not tell that.
     """
 
     manager: str
@@ -34,6 +35,7 @@ class HolderView:
     depth: int
     permits: int
     ttl: float
+    held_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class NameView:
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
         ttl: seconds until the last holder's lease is over unless renewed; of a latch or a run, until it is forgotten.
+        held_for: seconds since that one was let in; None if nobody was, or its fence does not tell.
         used: how much is held; of a latch, how many counts are missing.
         capacity: how much there is in all.
         waiting: how many places the queue has.
@@ -90,6 +93,7 @@ class NameView:
     metadata: str | None = None
     fence: int = 0
     ttl: float | None = None
+    held_for: float | None = None
     used: int = 0
     capacity: int = 1
     waiting: int = 0
@@ -107,6 +111,13 @@ class NameView:
     def taken(self) -> bool:
         """Whether somebody has it, so that another may have to wait."""
         return self.state in ("held", "granted", "full", "read", "write", "closed", "running")
+
+
+def seconds_since(us: float, now_us: int) -> float:
+    """Seconds since the server's time `us`: of a number in a queue, or of a fence. Either is greater than that time
+    only if the clock was set back, or after many in one microsecond.
+    """
+    return max(0.0, (now_us - us) / 1e6)
 
 
 class Inspection(Protocol):

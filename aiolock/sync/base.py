@@ -12,6 +12,7 @@ from ..core.lease import Lease as AsyncLease
 from ..errors import NotOwned
 from ..log import Log
 from ..primitives.base import Primitive as AsyncPrimitive
+from ..usage import Renamed, SyncOnly
 from .blocks import Blocks
 from .interruption import insist
 from .lease import Lease, watch_over
@@ -21,7 +22,7 @@ from .portal import Portal
 logger: Log = Log("aiolock.guard")
 
 
-class Primitive:
+class Primitive(SyncOnly, Renamed):
     """A primitive of `aiolock`, for threads.
 
     Args:

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from ..errors import ConfigurationError
-from ..recipes.fenced import fenced_block
+from ..recipes.fenced import FencedBlock
 from .lease import Lease
 
 C = TypeVar("C")
 
 
 def fenced(lease: Lease, connection: C) -> AbstractContextManager[C]:
-    """Return a transaction on your own connection that is committed only if no later holder has committed one.
+    """Return a transaction on your own connection that is committed only while no later holder has begun one.
 
     As `aiolock.fenced`, which says all of it.
 
@@ -26,12 +26,13 @@ def fenced(lease: Lease, connection: C) -> AbstractContextManager[C]:
         A context manager that you enter once; it gives `connection`.
 
     Raises:
-        LockLost: on entering or leaving: the lease is lost, or a later holder has committed. It is rolled back.
+        LockLost: on entering or leaving: the lease is lost, or a later holder has begun. Nothing of the block stays.
         NotOwned: the lease was released.
-        ConfigurationError: a lease that has nothing to itself, another kind of connection or database, or a transaction
-            is open.
+        ConfigurationError: a lease that has nothing to itself, or a connection that cannot have a transaction of its
+            own: another library or database, an open transaction, AUTOCOMMIT, a pipeline of psycopg.
+        TransactionError: the database was locked, or has ended the transaction; or your block has done so itself.
 
-    Cost: one statement more, two in PostgreSQL; none on the server of the lock.
+    Cost: as `aiolock.fenced`; eight round trips more in PostgreSQL, none on the server of the lock.
 
     Example:
         ```python
@@ -42,4 +43,4 @@ def fenced(lease: Lease, connection: C) -> AbstractContextManager[C]:
     """
     if not isinstance(lease, Lease):
         raise ConfigurationError("", f"fenced() needs the lease that `with lock as lease:` gives, not {lease!r}")
-    return fenced_block(lease._core, connection)
+    return FencedBlock(lease._core, connection)

@@ -12,6 +12,8 @@ from ..backends.redis import Client, ClusterClient, Seeds, Sentinels
 from ..manager import LockManager as AsyncLockManager
 from ..manager_options import ManagerOptions, QuorumOptions
 from ..primitives.latch import TTL
+from ..primitives.options import LATCH, LOCK, SEMAPHORE
+from ..usage import SyncOnly, usage
 from .condition import Condition
 from .latch import Latch
 from .lease import Lease, watch_over
@@ -23,7 +25,7 @@ from .rw_lock import RWLock
 from .semaphore import Semaphore
 
 
-class LockManager:
+class LockManager(SyncOnly):
     """All locks of one process, for threads: the locks of `aiolock.LockManager`, and the same on the server.
 
     An event loop in a thread of its own renews, waits and listens. So blocking calls under a lock are fine, but a
@@ -173,6 +175,7 @@ class LockManager:
     ) -> None:
         self.close()
 
+    @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """Return a reentrant lock, for which processes queue and take turns. No I/O; works before you open the manager.
 
@@ -188,6 +191,7 @@ class LockManager:
         known, on_lost = split(options)
         return Lock(self._portal, self._core.lock(name, **known), on_lost)
 
+    @usage("locks.fair_lock('a', ttl=30)")
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> FairLock:
         """Return the lock of that name, for threads that enter in the order in which they ask, whatever process they
         are in.
@@ -222,6 +226,7 @@ class LockManager:
         """
         return Condition(self._portal, self._core.condition(lock._core if isinstance(lock, Lock) else lock))
 
+    @usage("locks.rw_lock('a', ttl=30)")
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
         """Return a lock for many readers or one writer: `with rw.read`, `with rw.write`.
 
@@ -230,6 +235,7 @@ class LockManager:
         known, on_lost = split(options)
         return RWLock(self._portal, self._core.rw_lock(name, **known), on_lost)
 
+    @usage(SEMAPHORE)
     def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
         """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
 
@@ -243,6 +249,7 @@ class LockManager:
         known, on_lost = split(options)
         return Semaphore(self._portal, self._core.semaphore(name, permits, **known), on_lost)
 
+    @usage(LATCH)
     def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
         """Return a count-down latch. No I/O; works before you open the manager.
 

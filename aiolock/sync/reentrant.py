@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Never
 
 from ..core.holding.level import Owner
 from ..core.lease import Lease as AsyncLease
-from ..primitives.options import DEFAULT, Default
+from ..primitives.options import ACQUIRE_HINTS, DEFAULT, Default
 from ..primitives.reentrant import Reentrant as AsyncReentrant
+from ..usage import usage
 from .base import Primitive
 from .lease import Lease
 
@@ -21,12 +21,12 @@ class Reentrant(Primitive):
 
     _core: AsyncReentrant
 
+    @usage("lock.acquire(timeout=2.0)", ACQUIRE_HINTS)
     def acquire(
         self,
         *,
         timeout: float | timedelta | Default | None = DEFAULT,
         owner: Owner | None = None,
-        **foreign: Never,
     ) -> Lease:
         """Acquire, waiting for others.
 
@@ -52,9 +52,10 @@ class Reentrant(Primitive):
 
         If Ctrl-C interrupts it, nothing is held. Cost: that of `aiolock.Lock.acquire()`, and two switches of threads.
         """
-        return self._obtain(lambda: self._core.acquire(timeout=timeout, owner=owner, **foreign))
+        return self._obtain(lambda: self._core.acquire(timeout=timeout, owner=owner))
 
-    def try_acquire(self, **foreign: Never) -> Lease | None:
+    @usage("lock.try_acquire(), which never waits, or lock.acquire(timeout=2.0)", ACQUIRE_HINTS)
+    def try_acquire(self) -> Lease | None:
         """Acquire in one attempt, never waiting.
 
         Returns:
@@ -71,7 +72,7 @@ class Reentrant(Primitive):
             with lease: ...
             ```
         """
-        return self._obtain_now(lambda: self._core.try_acquire(**foreign))
+        return self._obtain_now(self._core.try_acquire)
 
     def _begin(self) -> Awaitable[AsyncLease]:
         return self._core.acquire()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..primitives.rw_lock import RWLock as AsyncRWLock
 from ..primitives.rw_lock import RWLockInfo
 from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
+from ..usage import TwoSides
 from .options import OnLost
 from .portal import Portal
 from .reentrant import Reentrant
@@ -39,7 +40,7 @@ class RWLockSide(Reentrant):
         return self._portal.call(self.name, self._core.force_release)
 
 
-class RWLock:
+class RWLock(TwoSides):
     """Many readers or one writer, over all processes; first come, first served. Comes from `LockManager.rw_lock()`.
 
     Args:

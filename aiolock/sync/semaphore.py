@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import Never
 
 from ..core.lease import Lease as AsyncLease
-from ..primitives.options import DEFAULT, Default
+from ..primitives.options import ACQUIRE_HINTS, DEFAULT, Default
 from ..primitives.semaphore import Semaphore as AsyncSemaphore
 from ..primitives.semaphore import SemaphoreInfo
+from ..usage import usage
 from .base import Primitive
 from .lease import Lease
 
@@ -25,7 +25,8 @@ class Semaphore(Primitive):
 
     _core: AsyncSemaphore
 
-    def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT, **foreign: Never) -> Lease:
+    @usage("semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
+    def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT) -> Lease:
         """Acquire `n` permits, all or none, waiting for others.
 
         Args:
@@ -45,9 +46,10 @@ class Semaphore(Primitive):
         If Ctrl-C interrupts it, nothing is held. Cost: that of `aiolock.Semaphore.acquire()`, and two switches of
         threads.
         """
-        return self._obtain(lambda: self._core.acquire(n, timeout=timeout, **foreign))
+        return self._obtain(lambda: self._core.acquire(n, timeout=timeout))
 
-    def try_acquire(self, n: int = 1, **foreign: Never) -> Lease | None:
+    @usage("semaphore.try_acquire(2), which never waits, or semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
+    def try_acquire(self, n: int = 1) -> Lease | None:
         """Acquire `n` permits in one attempt, never waiting.
 
         Returns:
@@ -55,7 +57,7 @@ class Semaphore(Primitive):
 
         Raises: as `acquire()`. Cost: one round trip.
         """
-        return self._obtain_now(lambda: self._core.try_acquire(n, **foreign))
+        return self._obtain_now(lambda: self._core.try_acquire(n))
 
     def release(self, n: int | None = None) -> None:
         """Give back the calling thread's innermost lease, or `n` permits of it, and wait for the answer.

@@ -1,6 +1,4 @@
-"""Fair tasks that come while another's request is unanswered are queued by one request: whichever of them you cancel,
-the others get in, in order.
-"""
+"""Fair tasks that come at once: whichever of them you cancel, the others get in, in order."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.mark.parametrize("cancelled", range(5))
 @pytest.mark.parametrize("after", range(14))
 async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int) -> None:
-    """Kept by QueueEntry._leave_asking_to, and by LocalQueue.join: `self.unsent or`."""
+    """Kept by QueueEntry.end: `self._release`."""
     lease = await world.peer.lock("a").acquire()
     tasks = world.start(5)
     await turns(after)
@@ -61,10 +59,7 @@ async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (2,), (0, 1), (1, 2), (2, 0)])
 async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ...]) -> None:
-    """The request of the first is taken back; the tasks that waited for its answer do not wait for ever.
-
-    Kept by QueueEntry._leave_asking_to.
-    """
+    """Its request is taken back. Kept by QueueEntry.end: `call.withdraw()`."""
     with world.backend.outage(silent=True):
         tasks = world.start(4)
         await turns(3)
@@ -76,25 +71,8 @@ async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ..
     assert world.order == [number for number in range(4) if number not in cancelled]
 
 
-@pytest.mark.parametrize("cancelled", [1, 2, 3])
-async def test_before_the_request_that_queues_them_together_could_be_written(world: World, cancelled: int) -> None:
-    lease = await world.peer.lock("a").acquire()
-    tasks = world.start(4)
-    await turns(4)  # the first request was executed; its answer comes in an outage
-    with world.backend.outage(silent=True):
-        await turns(6)
-        tasks[cancelled].cancel()
-        await turns(2)
-    await settle(world.backend)
-    await lease.release()
-    await settle(world.backend)
-    assert all(task.done() for task in tasks), "a task is stuck"
-    assert world.order == [number for number in range(4) if number != cancelled]
-
-
 @pytest.mark.parametrize("after", range(6))
 async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> None:
-    """Only the answer to a request that queues is waited for. Kept by LocalQueue.join: `asking`."""
     holder = Holder(world.crew, world.locks.fair_lock("a"))
     await holder.entered
     heir = Holder(world.crew, world.locks.fair_lock("a"))
@@ -107,22 +85,6 @@ async def test_a_task_that_comes_during_a_hand_off(world: World, after: int) -> 
     await heir.end()
     await settle(world.backend)
     assert late.done(), "stuck"
-
-
-@pytest.mark.parametrize("after", range(2, 6))
-async def test_a_task_that_comes_after_the_first_gave_up(world: World, after: int) -> None:
-    """It queues behind those that wait for the answer to the first one's request. Kept by LocalQueue.join: `unsent`."""
-    lease = await world.peer.lock("a").acquire()
-    first, *_ = tasks = world.start(3)
-    await turns(after)
-    first.cancel()
-    await turns(1)
-    tasks.append(world.crew.start(world._enter(3)))
-    await settle(world.backend)
-    await lease.release()
-    await settle(world.backend)
-    assert all(task.done() for task in tasks), "a task is stuck"
-    assert world.order == [1, 2, 3]
 
 
 async def test_a_refusal_leaves_nothing_to_undo(world: World) -> None:

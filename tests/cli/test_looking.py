@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -75,6 +76,43 @@ async def seen(cli: CommandLine, *words: str) -> Any:
     result = await asyncio.to_thread(cli, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+async def test_since_when(cli: CommandLine) -> None:
+    """Of a lock, a writer, permits and a run: that is in their fence. Readers share one, so of them nobody knows."""
+    began, ended = time.monotonic(), asyncio.Event()
+
+    async def work(lease: Lease) -> None:
+        await ended.wait()
+
+    async with AsyncExitStack() as held:
+        locks = await held.enter_async_context(LockManager(cli.url))
+        for name in (locks.lock("a"), locks.rw_lock("b").write, locks.semaphore("c", 2), locks.rw_lock("d").read):
+            await held.enter_async_context(name)
+        run = asyncio.ensure_future(once(locks, "e", window=60.0, repeat="never").run(work))
+        while len(views := await seen(cli, "ls")) < 6:  # the run has a lock, too
+            pass
+        (deep,) = await seen(cli, "info", "c")
+        most = time.monotonic() - began
+        ended.set()
+        await run
+    ages = {(view["kind"], view["name"]): view["held_for"] for view in views}
+    assert ages.pop(("rw", "d")) is None
+    assert set(ages) == {("lock", "a"), ("rw", "b"), ("semaphore", "c"), ("once", "e"), ("lock", "e")}
+    assert all(0 < age <= most for age in [*ages.values(), deep["holders"][0]["held_for"]]), ages
+
+
+def test_a_list_of_nothing_says_so(cli: CommandLine) -> None:
+    """On standard error, as it is no name; not in JSON."""
+    for words, told in (
+        (("ls",), "no name is held or waited for"),
+        (("ls", "order:*"), "no name that matches 'order:*' is held or waited for"),
+        (("ls", "--all", "order:*"), "no name that matches 'order:*' is known"),
+    ):
+        result = cli(*words)
+        assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"aiolock: {told}\n")
+    result = cli("ls", "--json")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "[]\n", "")
 
 
 async def test_what_is_there(cli: CommandLine) -> None:

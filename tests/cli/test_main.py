@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import redis
+from click.testing import CliRunner
 
 import aiolock.cli
 from aiolock import ConfigurationError
 from aiolock.backends.redis.handshake import MISTAKEN
+from aiolock.cli.app import app
 from aiolock.cli.exits import message_of
 from aiolock.cli.text import Duration, in_words
 from tests.support import locks as kept
@@ -121,3 +123,18 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_durations_in_words(seconds: float, text: str) -> None:
     assert in_words(seconds) == text
+
+
+def test_the_server_may_be_named_before_the_command(cli: CommandLine, tmp_path: Path) -> None:
+    """As in most programs; what stands after the command's name counts first, and the environment last."""
+    here, nowhere = f"sqlite:///{tmp_path}/locks.db", f"sqlite:///{tmp_path}/missing/locks.db"
+    environment = {"AIOLOCK_URL": nowhere}
+
+    def code(*words: str) -> int:
+        return CliRunner().invoke(app, words, env=environment).exit_code
+
+    assert code("run", "a", "true") == 2
+    assert code("--url", here, "run", "a", "true") == 0
+    assert code("--url", nowhere, "run", "--url", here, "a", "true") == 0
+    assert code("--url", here, "run", "--url", nowhere, "a", "true") == 2
+    assert code("--url", here, "--namespace", "no{braces", "run", "a", "true") == 2

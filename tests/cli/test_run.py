@@ -356,3 +356,25 @@ def test_a_release_that_is_refused(cli: CommandLine) -> None:
             link.acl_deluser("limited")
     assert (result.exit_code, result.stdout) == (5, "")
     assert "zrange" in result.stderr.lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-n", "a", "true"), "-n is an option of flock: write --skip-if-held"),
+        (("a", "--nonblock", "true"), "--nonblock is an option of flock: write --skip-if-held"),
+        (("-w", "5", "a", "true"), "-w is an option of flock: write --timeout 10s"),
+        (("a", "-c", "one; two"), "-c is an option of flock: write the program and its arguments"),
+    ],
+)
+def test_an_option_of_flock_names_ours(cli: CommandLine, words: tuple[str, ...], told: str) -> None:
+    """Kept by OF_FLOCK."""
+    result = cli("run", *words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_the_program_keeps_its_own_options(cli: CommandLine) -> None:
+    """Also those that flock has; and an option that nobody has is named as such."""
+    assert cli("run", "a", "sh", "-c", "exit 7").exit_code == 7
+    assert "No such option" in cli("run", "--nosuch", "a", "true").stderr

@@ -245,7 +245,7 @@ async def test_two_lock_objects_of_a_process(locks: LockManager, here: Lock, rea
         waiter = await waiting(place, here, ready)
         async with other:
             assert await locks.condition(other).notify() == 1
-            await until(lambda: not here._gate().queue.empty)
+            await until(lambda: here._gate().occupied())
             assert await locks.condition(other).notify() == 0
             async with other as inner:
                 assert inner.depth == 2

@@ -153,7 +153,7 @@ async def aiohttp(locks: LockManager, handle: Handle) -> AsyncIterator[Shop]:
 
 async def till_waiting(lock: Any, waiters: int) -> None:
     async with asyncio.timeout(60):
-        while len(lock._gate().queue.waiters) < waiters:  # noqa: ASYNC110 - a request announces nothing
+        while len(lock._gate().waiters) < waiters:  # noqa: ASYNC110 - a request announces nothing
             await asyncio.sleep(0.01)
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from io import StringIO
-from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -34,40 +32,6 @@ from tests.support import redis_cli, root_logger
 from tests.support.locks import nothing_held
 
 Namespace = dict[str, Any]
-
-
-@asynccontextmanager
-async def rush(namespace: Namespace) -> AsyncIterator[list[int]]:
-    """The answers to forty customers of the tutorial's shop, which comes from the block and has ten books."""
-    answers: list[int] = []
-    with TemporaryDirectory() as folder, contextlib.chdir(folder):
-        yield answers
-        app = namespace["app"]
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
-                await client.put("/stock/book/10")
-                bought = await asyncio.gather(*(client.post("/buy/book") for _ in range(40)))
-        namespace["db"].close()
-    answers += [answer.status_code for answer in bought]
-
-
-@asynccontextmanager
-async def racing_shop(url: str) -> AsyncIterator[Namespace]:
-    """For the tutorial's shop before it has a lock: it sells more than it has."""
-    namespace: Namespace = {"__name__": __name__}
-    async with rush(namespace) as answers:
-        yield namespace
-    assert answers.count(200) > 10
-
-
-@asynccontextmanager
-async def shop(url: str) -> AsyncIterator[Namespace]:
-    """For the tutorial's shop: it sells ten books to forty customers."""
-    namespace: Namespace = {"__name__": __name__}
-    async with rush(namespace) as answers:
-        yield namespace
-    assert (answers.count(200), answers.count(409)) == (10, 30)
 
 
 @asynccontextmanager

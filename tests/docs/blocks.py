@@ -13,13 +13,16 @@ from typing import Any, NamedTuple, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TUTORIAL = ROOT / "docs/tutorial/index.md"
+PASTED = [ROOT / "README.md", TUTORIAL, ROOT / "docs/reference/options.md"]
+"""The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 
 def name_of(page: Path) -> str:
     """A page's path in the repository."""
-    return page.relative_to(ROOT).as_posix()
+    return page.relative_to(ROOT).as_posix() if page.is_relative_to(ROOT) else page.name
 
 
 class Block(NamedTuple):
@@ -48,10 +51,11 @@ class Block(NamedTuple):
 
 def blocks(*languages: str) -> Iterator[Block]:
     """All blocks in these languages, in order."""
-    return (block for page in PAGES for block in _of(page) if block.language in languages)
+    return (block for page in PAGES for block in of(page) if block.language in languages)
 
 
-def _of(page: Path) -> Iterator[Block]:
+def of(page: Path) -> Iterator[Block]:
+    """The blocks of a page, in order."""
     setup = ""
     lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
     for number, line in lines:

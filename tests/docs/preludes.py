@@ -19,7 +19,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, chdir, 
 from types import TracebackType
 from typing import Any, Protocol
 
-import httpx
 import pytest
 import redis.asyncio
 import redis.credentials
@@ -488,23 +487,6 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
         yield namespace
         async with namespace["locks"] as manager, manager.lock("order:42") as lease:
             assert lease.fence > 0
-
-
-@asynccontextmanager
-async def fastapi(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines an `app` with the README's handler: served twice, two requests at once each time."""
-    # FastAPI looks up names of annotations in the module of the function.
-    namespace: Namespace = {"__name__": __name__}
-    yield namespace
-    app = namespace["app"]
-    for _ in range(2):
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
-                answers = await asyncio.gather(*(client.post("/orders/42/pay") for _ in range(2)))
-        assert [answer.status_code for answer in answers] == [200, 200]
-        fences = [answer.json()["fence"] for answer in answers]
-        assert fences[0] != fences[1]
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Every Python block of README.md and of the pages under docs/ runs."""
+"""Every Python block of the pages under docs/ runs, but those of pages that are tested as a whole: test_pasted.py."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from tests.support import plugin_run
 from tests.support.installed import at_least
 
-from .blocks import Block, blocks, run
+from .blocks import PASTED, Block, blocks, run
 from .preludes import prelude
 
-PYTHON = list(blocks("python"))
+PYTHON = [block for block in blocks("python") if block.page not in PASTED]
 FRAGMENTS = [block for block in PYTHON if block.setup != "pytest"]
 TEST_FILES = [block for block in PYTHON if block.setup == "pytest"]
 NAMED = re.compile(r"# (\w+\.py)\n")

@@ -15,6 +15,7 @@ from .blocks import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SECTIONS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
 TOP = {
@@ -77,6 +78,17 @@ def group(name: str) -> Iterator[str]:
 
 def package(requirement: str) -> str:
     return re.split(r"[\[<>=;]", requirement, maxsplit=1)[0]
+
+
+def test_nobody_is_sent_to_the_index_before_the_package_is_there() -> None:
+    """The README says once how to install from the repository, and the release workflow refuses to publish that."""
+    note = re.search(r"<!-- until published -->\n(.+)\n<!-- /until published -->", README)
+    if note:
+        assert f"`pip install git+{PROJECT['project']['urls']['Repository']}`" in note[1]
+    assert README.count("git+") == README.count("/until published") == bool(note)
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert 'test -z "$(grep "until published" README.md)"' in release
+    assert "until published" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## A release")[2]
 
 
 def test_the_sdist_has_every_tracked_file() -> None:

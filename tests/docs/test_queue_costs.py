@@ -80,17 +80,13 @@ async def test_a_free_one(locks: LockManager, commandstats: CommandStats, kind: 
 async def test_waiting_and_the_handoff(
     locks: LockManager, others: LockManager, commandstats: CommandStats, kind: str
 ) -> None:
-    """One request to queue, one message and one request to enter. Broken by any attempt more than that.
-
-    Fair tasks that come together queue by one request, behind the first one's.
-    """
-    queueing = 2 if kind == "fair" else 5
+    """One request to queue, one message and one request to enter. Broken by any attempt more than that."""
     holder = await KINDS[HOLDER.get(kind, kind)](locks).acquire()
     await commandstats.reset()
     waiters = [asyncio.ensure_future(KINDS[kind](others).acquire()) for _ in range(5)]
     await queued(others, 5)
     await asyncio.sleep(0.05)
-    assert await requests(commandstats) == {"evalsha": queueing}
+    assert await requests(commandstats) == {"evalsha": 5}
     # The release lets one in; all of the readers.
     entering = 5 if kind == "read" else 1
     await holder.release()
@@ -98,7 +94,7 @@ async def test_waiting_and_the_handoff(
     await asyncio.sleep(0.05)
     counts = await commandstats.counts()
     assert counts["publish"] == entering
-    assert (await requests(commandstats))["evalsha"] == queueing + 1 + entering
+    assert (await requests(commandstats))["evalsha"] == 5 + 1 + entering
     await commandstats.reset()
     for waiter in waiters[entering:]:
         waiter.cancel()

@@ -29,7 +29,7 @@ async def opened() -> AsyncIterator[Opener]:
             manager._runtime.limits = replace(limits, request_timeout=10.0)
             await stack.enter_async_context(manager)
             manager._runtime.limits = limits
-            manager._runtime.patience._seconds = limits.request_timeout
+            manager._runtime.patience.seconds = limits.request_timeout
             return manager
 
         yield enter

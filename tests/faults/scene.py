@@ -29,7 +29,7 @@ USER = "aiolock-nokill"
 
 def queued(locks: LockManager) -> bool:
     """Whether a waiter of this manager has been told that it is in the queue: the server knows that earlier."""
-    return any(entry.state is QUEUED for entry in locks._runtime.queue_entries.values())  # type: ignore[attr-defined]
+    return any(getattr(entry, "state", None) is QUEUED for entry in locks._runtime.queue_entries.values())  # type: ignore[attr-defined]
 
 
 def key_of(name: str = NAME) -> str:

@@ -89,7 +89,7 @@ async def test_an_acquire_that_is_cancelled_as_its_line_dies(
 ) -> None:
     """C4, cancel and loss within a few turns of the loop: the undo may never have been written.
 
-    Kept by QueueEntry._unanswered: `self.taint()`.
+    Kept by QueueEntry.unanswered: `self.taint()`.
     """
     held = proxy.hold("requests", 1, ACQUIRES)
     task = asyncio.create_task(enter(here))

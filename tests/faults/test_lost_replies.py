@@ -25,7 +25,7 @@ RENEWS = RENEW.sha.encode()
 
 
 async def test_the_reply_of_acquire_is_lost(here: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is repeated and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry._unanswered."""
+    """It is repeated and reads its own grant. Kept by acquire.lua: `mine`, and QueueEntry.unanswered."""
     cut = proxy.cut(matching=ACQUIRES)
     async with asyncio.timeout(ENOUGH), here as lease:
         assert len(cut.frames) == 1
@@ -233,7 +233,7 @@ async def test_the_reply_of_a_transfer_is_lost(here: Lock, proxy: FaultProxy, se
 async def test_a_transfer_is_lost_and_its_successor_is_cancelled(
     here: Lock, there: Lock, proxy: FaultProxy, server: Server, executed: bool, third: bool, early: bool
 ) -> None:
-    """H2 (b, c): neither keeps it. Kept by QueueEntry.end, and _Transfer._judge: Release."""
+    """H2 (b, c): neither keeps it. Kept by QueueEntry.end, and _Transfer._settle: Release."""
     rule = proxy.cut(matching=TRANSFERS) if executed else proxy.hold("requests", 1, TRANSFERS)
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
@@ -281,7 +281,7 @@ async def test_the_successor_is_cancelled_while_the_transfer_is_on_its_way(
 
 
 async def test_a_transfer_of_what_is_gone_leaves_the_successor_in_front(here: Lock, server: Server) -> None:
-    """H2 (d). Kept by _Transfer._judge: Missing, and the successor asks under another id."""
+    """H2 (d). Kept by _Transfer._settle: Missing, and the successor asks under another id."""
     lease = await here.acquire()
     successor = asyncio.create_task(enter(here))
     await asyncio.sleep(0)

@@ -100,7 +100,7 @@ async def scene(either: LockManager, opened: Opener, redis_url: str, server: Ser
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("what", REQUESTS)
 async def test_the_last_waiter_gives_up(scene: Scene, what: str, fault: str, early: bool) -> None:
-    """Kept by QueueEntry.end and QueueEntry.taint; for a transfer by _Transfer._judge."""
+    """Kept by QueueEntry.end and QueueEntry.taint; for a transfer by _Transfer._settle."""
     server = scene.server
     waiter, other, rule = await scene.start(what, fault)
     if early:

@@ -23,7 +23,7 @@ async def ticket_of(lock: Lock) -> str:
 
 
 async def test_the_reply_of_resume_is_lost(locks: LockManager, there: Lock, proxy: FaultProxy, server: Server) -> None:
-    """It is repeated and reads its own grant. Kept by QueueEntry._unanswered, and by transfer.lua."""
+    """It is repeated and reads its own grant. Kept by QueueEntry.unanswered, and by transfer.lua."""
     ticket = await ticket_of(there)
     cut = proxy.cut(matching=TRANSFERS)
     async with asyncio.timeout(ENOUGH), locks.resume(ticket) as lease:

@@ -104,7 +104,7 @@ class _Round:
             self._crew.close()
             watching.cancel()
             await self._network.aclose()
-            for name, total in self._resource.totals().items():
+            for name, total in (self._resource.totals() | self._place.totals()).items():
                 self._journal.note("total", name=name, count=total)
             self._resource.close()
         self._judge()
@@ -175,6 +175,7 @@ class _Round:
         return found
 
     def _judge(self) -> None:
+        self._outcome.violations += self._place.broken()
         self._lookout.look()
         history = History(self._lookout.history())
         self._outcome.counts = history.counts()

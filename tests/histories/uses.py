@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiolock import (
     Acquisition,
@@ -26,6 +26,9 @@ from aiolock import (
 
 from .journal import Journal, Operation
 from .resource import Resource
+
+if TYPE_CHECKING:
+    from .accounts import Accounts
 
 PATIENCE = 20.0
 """Seconds: longer than any wait once everything is well."""
@@ -76,8 +79,8 @@ class Held:
 
         self._watching = asyncio.create_task(watch())
 
-    def wrote(self, name: str, since: float, accepted: bool) -> None:
-        """Note what the resource answered."""
+    def wrote(self, name: str, since: float, accepted: bool | None) -> None:
+        """Note what the resource answered; None if nobody knows."""
         self._operation.note("write", name=name, since=since, accepted=accepted, fence=self.lease.fence)
 
 
@@ -91,7 +94,12 @@ class Uses:
         dice: what is left to chance.
         number: which worker it is.
         workers: how many there are.
+
+    Attributes:
+        accounts: what they protect in a database, where there is one.
     """
+
+    accounts: Accounts
 
     def __init__(
         self, locks: LockManager, journal: Journal, resource: Resource, dice: random.Random, number: int, workers: int
@@ -178,6 +186,13 @@ class Uses:
                 operation.note("kept", weight=weight - 1)
                 await held.lease.release(1)
                 await asyncio.sleep(self._stay())
+
+    async def _fenced(self) -> None:
+        patience = self._patience()
+        operation = self._journal.begin("lock", "account", timeout=patience, use="fenced")
+        taking = self._locks.lock("account").acquire(timeout=patience)
+        async with self._ending(operation), _held(operation, taking) as held:
+            await self.accounts.increase(held.lease, self._stay(), functools.partial(held.wrote, "account"))
 
     async def _nested(self) -> None:
         patience = self._patience()

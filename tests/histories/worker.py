@@ -70,6 +70,10 @@ class Worker:
         async with contextlib.aclosing(await manager(given["place"], given["options"]).open(strict=False)) as locks:
             dice = random.Random(f"{given['seed']}:{given['number']}")
             self._uses = Uses(locks, self._journal, self._resource, dice, given["number"], given["workers"])
+            if "accounts" in given["place"]:
+                from .accounts import Accounts  # only there: it brings drivers
+
+                self._uses.accounts = Accounts(given["place"]["accounts"])
             loop.add_reader(0, self._told)
             self._journal.note("ready")
             watching = asyncio.create_task(self._journal.watch())

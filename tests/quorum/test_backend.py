@@ -34,7 +34,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "a client twice": (lambda: LockManager.quorum([*URLS[:2], client(URLS[1])]), "more than once"),
     "databases": (lambda: LockManager.quorum([*URLS[:2], "redis://c:6379/3"]), "same database number"),
     "a URL": (lambda: LockManager.quorum(URLS[0]), "a list of servers"),
-    "no URL": (lambda: LockManager.quorum([*URLS[:2], "http://c"]), "not a Redis URL"),
+    "no URL": (lambda: LockManager.quorum([*URLS[:2], "http://c"]), "http:// is not supported"),
     "an option": (lambda: LockManager.quorum(URLS, ttl=0.01), "ttl"),
     "a timeout": (lambda: LockManager.quorum(URLS, request_timeout=-1), "request_timeout"),
 }

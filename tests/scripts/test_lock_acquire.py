@@ -22,7 +22,6 @@ from tests.support.lock_calls import (
     forget,
     hears,
     lasting,
-    signs,
     state,
     waiters,
 )
@@ -45,12 +44,14 @@ class TestFree:
         side.run(NAME.acquire(Bid("m:1", 2 * DIRTY_MS, 0, "")))
         assert side.pttl(NAME.state) > 2 * DIRTY_MS + GRACE_MS - 10_000
 
-    @pytest.mark.parametrize("more", [(), ("m:f9",)])
+    @pytest.mark.parametrize("before", [(), ("gone:1",)])
     @pytest.mark.parametrize(("floor", "least"), [(0, 0), (HIGH, HIGH + 1), (MAX_FENCE, 0)])
     def test_the_fence_is_above_all_that_are_known_and_believable(
-        self, floor: int, least: int, more: tuple[str, ...], side: Side
+        self, floor: int, least: int, before: tuple[str, ...], side: Side
     ) -> None:
-        granted = side.run(NAME.acquire(Bid("m:1", TTL, floor, "", LIVENESS, True), [(one, 0) for one in more]))
+        for owner in before:  # not the usual case
+            side.score(NAME.queue, owner, 1)
+        granted = side.run(NAME.acquire(Bid("m:1", TTL, floor, "", LIVENESS, True)))
         side.delete(NAME.queue)
         assert isinstance(granted, Granted)
         assert least <= granted.fence <= max(least, HIGH)
@@ -63,13 +64,6 @@ class TestFree:
         refused = side.run(NAME.acquire(Bid("m:2", TTL, 0, "")))
         assert isinstance(refused, Refused)
         assert refused.holder == about
-
-    def test_others_of_the_process_queue_behind_it(self, side: Side) -> None:
-        call = NAME.acquire(Bid("m:f1", TTL, HIGH, "", LIVENESS, True), [("m:f2", 0), ("m:f3", 0)])
-        assert side.run(call) == Granted(FENCE, TTL, abandoned=False)
-        assert waiters(side, NAME) == ["m:f2", "m:f3"]
-        assert signs(side, NAME)["m"].until > state(side, NAME).expires - TTL + LIVENESS - 1000
-        lasting(side, NAME)
 
     def test_text_that_is_no_state_is_an_error(self, side: Side) -> None:
         """Guards `error` in `read`: a foreign key is not a free lock."""
@@ -190,23 +184,6 @@ class TestHeld:
         assert isinstance(side.run(NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS))), Finished)
         assert waiters(side, NAME) == ["o:1"]
 
-    def test_others_of_the_process_queue_whatever_becomes_of_the_first(self, side: Side) -> None:
-        """A late copy: the first and the third have ended in the meantime."""
-        enter(side, NAME, "n:1")
-        for owner in ("m:f1", "m:f3"):
-            side.run(NAME.release(owner, TTL, 0, "undone", True))
-        call = NAME.acquire(Bid("m:f1", TTL, 0, "", LIVENESS, False), [(f"m:f{n}", 0) for n in (2, 3, 4)])
-        assert side.run(call) == Finished()
-        assert waiters(side, NAME) == ["m:f2", "m:f4"]
-        assert not signs(side, NAME)["m"].counted
-        lasting(side, NAME)
-
-    def test_a_holder_does_not_queue(self, side: Side) -> None:
-        """A late copy: of those that came together, the second was granted in the meantime."""
-        side.run(NAME.acquire(Bid("m:f2", TTL, HIGH, "")))
-        side.run(NAME.acquire(Bid("m:f1", TTL, 0, "", LIVENESS, True), [("m:f2", 0), ("m:f3", 0)]))
-        assert waiters(side, NAME) == ["m:f1", "m:f3"]
-
     def test_a_recent_sign_of_life_is_not_repeated(self, side: Side) -> None:
         side.run(HELD)
         assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, "", -LIVENESS))), Queued)
@@ -304,16 +281,14 @@ class TestFreeWithAQueue:
         assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS))), Granted)
         assert not any(map(side.exists, (NAME.queue, NAME.alive)))
 
-    @pytest.mark.parametrize("number", [0, 7])
-    def test_a_sign_of_life_stays_for_others_of_the_process(self, number: int, side: Side) -> None:
-        """For those that queue behind it, or that it comes back before."""
+    def test_a_sign_of_life_stays_for_others_of_the_process(self, side: Side) -> None:
+        """For those that it comes back before. Guards `stays` in leave."""
         side.run(HELD)
-        enter(side, NAME, "n:1", *(["o:2"] if number else []))
+        enter(side, NAME, "n:1", "o:2")
         for manager in "no":
             side.run(NAME.departure(manager))
         expire(side, NAME)
-        more = [] if number else [("o:2", 0)]
-        assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS, True, number=number), more)), Granted)
+        assert isinstance(side.run(NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS, True, number=7))), Granted)
         assert waiters(side, NAME)[-1:] == ["o:2"]
         assert side.hash(NAME.alive).keys() == {"o"}
 
@@ -358,7 +333,9 @@ class TestAbandoned:
         """Guards `depth` in what an expiry means: the next holder is told what that one was told."""
         side.run(HELD)
         change(side, NAME, depth=0, abandoned=told, expires=1)
-        granted = side.run(NAME.acquire(Bid("m:2", TTL, 0, "", LIVENESS, True), [("m:3", 0)] if queue else ()))
+        if queue:
+            side.score(NAME.queue, "gone:1", 1)
+        granted = side.run(NAME.acquire(Bid("m:2", TTL, 0, "", LIVENESS, True)))
         assert granted == Granted(FENCE + 1, TTL, abandoned=told == "1")
 
     def test_the_next_is_told_of_a_holder_that_vanished(self, side: Side) -> None:

@@ -41,7 +41,6 @@ def passing(next_: str) -> Call[Any]:
 
 CALLS: dict[str, Callable[[bool], Call[Any]]] = {
     "acquire": lambda counted: NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, counted)),
-    "acquire together": lambda counted: NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, counted), [("o:2", 0)]),
     "refresh": lambda counted: NAME.refresh_many(
         [OTHER.alive_of("n:9", LIVENESS), NAME.alive_of("o:1", LIVENESS, counted, ABOUT)]
     ),
@@ -68,14 +67,10 @@ def test_it_says_who_waits(kind: str, counted: bool, side: Side) -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "multi"])
 def test_one_that_is_granted_at_once_says_it_for_others(kind: str, side: Side) -> None:
-    """For those that come with it, or that were in the queue before. Guards `join` in acquire.lua, and in read.lua."""
+    """For those that were in the queue with it. Guards `join` in acquire.lua, and in read.lua."""
     side.score(NAME.queue, "gone:1", 1)
-    call = NAME.acquire(Bid("o:1", TTL, 0, ABOUT, LIVENESS, True), [("o:2", 0)])
-    if kind == "lock":
-        side.delete(NAME.queue)
-    else:
-        call = BOTH.acquire(Bid("o:+1", TTL, 0, ABOUT, LIVENESS, True, number=7))
-    assert isinstance(side.run(call), Granted)
+    names, owner = (NAME, "o:1") if kind == "lock" else (BOTH, "o:+1")
+    assert isinstance(side.run(names.acquire(Bid(owner, TTL, 0, ABOUT, LIVENESS, True, number=7))), Granted)
     assert signs(side, NAME)["o"][1:] == (True, PROCESS)
 
 

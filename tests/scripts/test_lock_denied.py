@@ -71,9 +71,6 @@ SITUATIONS = {
     "acquire again": Situation((), False, NAME.acquire(Bid("m:1", TTL, 0, "", LIVENESS)), Granted),
     "acquire settled": Situation(("n:1",), True, ASK, Queued),
     "acquire past the dead": Situation(("dead:1",), True, ASK, Granted),
-    "acquire together": Situation(
-        ("n:1",), False, NAME.acquire(Bid("o:1", TTL, 0, "", LIVENESS, True), [("o:2", 0)]), Queued
-    ),
     "acquire buried": Situation((), False, NAME.acquire(Bid("buried:1", TTL, 0, "")), Finished),
     "release": Situation((), False, NAME.release("m:1", TTL, 0, "clean", False), Released),
     "release to others": Situation(("n:1",), False, NAME.release("m:1", TTL, 0, "clean", False), Released),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -15,8 +16,11 @@ from unittest import mock
 
 import pytest
 
-from aiolock import ConfigurationError, LockManager
+from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.sqlite import clock
+from aiolock.events import Reconnected
+
+from .test_file import Watch, until
 
 pytestmark = pytest.mark.skipif(not clock.BOOT.exists(), reason="the system does not tell one boot from another")
 HOUR_NS = 3_600_000_000_000
@@ -51,14 +55,14 @@ async def test_after_a_reboot_with_a_wall_clock_that_is_behind(url: str, path: P
         now, then = sqlite3.connect(path), sqlite3.connect(there)  # the machine stops: nothing is released
         now.backup(then)
         now.close()
-    (until,) = then.execute("SELECT until_us FROM aiolock_clock").fetchone()
+    (reserved,) = then.execute("SELECT until_us FROM aiolock_clock").fetchone()
     then.execute("UPDATE aiolock_clock SET boot = 'the one before'")
     then.commit()
     then.close()
     with wall_clock(-HOUR_NS):
         async with LockManager(f"sqlite:///{there}") as locks:
             lease = await locks.lock("a").acquire(timeout=0)  # its time is over, too
-            assert lease.fence > until > first
+            assert lease.fence > reserved > first
             await lease.release()
 
 
@@ -68,10 +72,9 @@ async def test_what_is_reserved_is_extended_before_it_is_used(url: str, path: Pa
         engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
         async with locks.lock("a"):
             before = engine._clock.until
-        engine._clock.until = engine._clock.now_us() + 1
-        async with locks.lock("a"):
-            pass
-        assert engine._clock.until > before
+        engine._clock._ahead += clock.RESERVED
+        async with locks.lock("a") as lease:
+            assert before < lease.fence < engine._clock.until
         (kept,) = sqlite3.connect(path).execute("SELECT until_us FROM aiolock_clock").fetchone()
         assert kept == engine._clock.until
 
@@ -143,3 +146,41 @@ async def test_a_process_that_left_its_time_namespace(url: str, tmp_path: Path) 
 async def test_a_kernel_without_time_namespaces(url: str, tmp_path: Path) -> None:
     with mock.patch.object(clock, "OWN", tmp_path / "nothing"):
         assert await fence(url) < await fence(url)
+
+
+async def test_nobody_waits_for_the_disk_of_another(url: str, path: Path) -> None:
+    """What is reserved is on the disk before it is used, and the file is not locked while that takes its time; others
+    need not write it again. Kept by SQLiteEngine._reserve.
+    """
+    synced: list[int] = []
+    sync = os.fsync
+
+    def slowly(fd: int) -> None:
+        other = sqlite3.connect(path, timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        synced.append(other.execute("SELECT until_us FROM aiolock_clock").fetchone()[0])
+        other.close()
+        assert os.path.samestat(os.fstat(fd), os.stat(f"{path}-wal"))
+        sync(fd)
+
+    with mock.patch("os.fsync", slowly):
+        async with LockManager(url) as one, LockManager(url) as two:
+            for locks in (one, two):
+                async with locks.lock("a") as lease:
+                    engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+                    assert lease.fence < engine._clock.until == synced[-1]
+    assert synced == synced[:1] * 2
+
+
+async def test_a_disk_that_cannot_keep_what_is_reserved(url: str) -> None:
+    """No fence is given out. Kept by SQLiteEngine._reserve."""
+    watch = Watch()
+    async with LockManager(url, observer=watch) as locks:
+        with (
+            mock.patch("os.fsync", side_effect=OSError(5, "Input/output error")),
+            pytest.raises(BackendError, match="Input/output error"),
+        ):
+            await locks.lock("a").acquire()
+        await until(watch.told[Reconnected])
+        async with locks.lock("a"):
+            pass

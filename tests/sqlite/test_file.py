@@ -140,10 +140,9 @@ async def test_a_database_that_refuses_to_be_written(url: str) -> None:
     """As a full disk does: who asks now is told; a holder keeps its lease, and goes on when there is room again."""
     watch = Watch()
     async with LockManager(url, ttl=TTL, observer=watch) as locks, locks.lock("held") as lease:
-        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
         refused = sqlite3.OperationalError("database or disk is full")
         refused.sqlite_errorcode = sqlite3.SQLITE_FULL
-        with mock.patch.object(engine, "_save", side_effect=refused):
+        with mock.patch("aiolock.backends.sqlite.engine.save_if", side_effect=refused):
             with pytest.raises(BackendError, match="the disk is full: make room") as told:
                 await locks.lock("other").acquire()
             assert told.value.transient
@@ -213,7 +212,7 @@ async def test_a_copy_goes_on_with_higher_fences(url: str, path: Path, tmp_path:
 
 
 async def test_locked_by_others(url: str, path: Path) -> None:
-    """Who asks is told why; it goes on by itself when they let go. Kept by patiently."""
+    """Who asks is told why; it goes on by itself when they let go. Kept by LockFile.patiently."""
     watch = Watch()
     async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("held") as lease:
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -229,6 +228,34 @@ async def test_locked_by_others(url: str, path: Path) -> None:
         await until(watch.told[Reconnected])
         async with locks.lock("a"):
             lease.ensure()
+
+
+def test_a_crowd_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as others write, it is no outage that the file is locked; if none does, it is one, after as long as you
+    have patience. Kept by LockFile.patiently.
+    """
+    file = files.LockFile(path, 4.0, lambda: False)
+    link, others = file.connect(), sqlite3.connect(path, isolation_level=None)
+    now, last = 0.0, 60.0
+
+    def passed(seconds: float) -> None:
+        nonlocal now
+        if int(now + seconds) > int(now) and now <= last:
+            others.execute("INSERT INTO aiolock VALUES(?, 'string', '', NULL)", (str(now),))
+            others.execute("COMMIT")
+            others.execute("BEGIN IMMEDIATE")
+        now += seconds
+
+    monkeypatch.setattr("time.sleep", passed)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    others.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError):
+        file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
+    assert last + 4.0 < now < last + 10.0
+    others.execute("ROLLBACK")
+    file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
+    for each in (link, others):
+        each.close()
 
 
 async def test_closing_while_it_is_locked_by_others(url: str, path: Path) -> None:
@@ -267,7 +294,7 @@ async def test_it_is_opened_twice(url: str) -> None:
 
 
 async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many names as an application ever uses do not stay. Kept by SQLiteEngine._save."""
+    """As many names as an application ever uses do not stay. Kept by SQLiteEngine._sweep."""
     monkeypatch.setattr("aiolock.backends.sqlite.engine.SWEEP", 20)
     async with LockManager(url, ttl=0.1) as locks:
         engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
@@ -285,7 +312,7 @@ async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkey
 def test_without_lupa(url: str) -> None:
     with (
         mock.patch.dict("sys.modules", {"lupa.lua51": None}),
-        pytest.raises(ConfigurationError, match=r"SQLite run the Lua .* pip install 'aiolock-redis\[sqlite\]'"),
+        pytest.raises(ConfigurationError, match=r"SQLite run the Lua .* pip install lupa"),
     ):
         LockManager(url)
 
@@ -310,12 +337,11 @@ async def test_guarded_writes_need_a_server(url: str) -> None:
 
 
 async def test_an_error_that_nobody_expects(url: str) -> None:
-    """Nothing waits for ever: what was asked for is asked for again. Kept by SQLiteEngine._changing."""
+    """Nothing waits for ever: what was asked for is asked for again. Kept by SQLiteEngine._attempt."""
     watch = Watch()
     async with LockManager(url, ttl=60, observer=watch) as locks, locks.lock("held") as lease:
-        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
         with (
-            mock.patch.object(engine, "_load", side_effect=OSError("too many open files")),
+            mock.patch("aiolock.backends.sqlite.engine.load", side_effect=OSError("too many open files")),
             pytest.raises(BackendError, match=r"a request on it failed \(too many open files\)"),
         ):
             await locks.lock("a").acquire()

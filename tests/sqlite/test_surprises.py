@@ -45,7 +45,7 @@ def once(owner: object, name: str, surprise: BaseException) -> Iterator[None]:
     ],
     ids=lambda surprise: type(surprise).__name__,
 )
-@pytest.mark.parametrize("where", ["_transact", "_use", "_reserve", "_begin", "_decide", "_load", "_save"])
+@pytest.mark.parametrize("where", ["_transact", "_use", "_reserve", "_begin", "_guess", "_run"])
 async def test_a_request(url: str, where: str, surprise: BaseException) -> None:
     """Who asks is told, and the manager goes on; what is held stays so. Kept by SerialThread._work."""
     events: asyncio.Queue[Event] = asyncio.Queue()

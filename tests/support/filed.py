@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from aiolock.backends.sqlite import SQLiteEngine
+from aiolock.backends.sqlite.rows import save
 from aiolock.backends.sqlite.sockets import Sockets
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.scripts import commands
@@ -55,7 +56,7 @@ class FileSide(StoreSide):
         try:
             yield store
         finally:
-            engine._save(link, store)
+            save(link, store.changes())
             link.execute("COMMIT")
         for channel, payload in store.published:
             for name in engine._listeners(channel):

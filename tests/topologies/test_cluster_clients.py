@@ -260,7 +260,7 @@ async def test_nodes_of_a_cluster_are_no_quorum(cluster: Cluster) -> None:
         (["unix:///tmp/s"], "redis:// or rediss://"),
         (["memory://"], "redis:// or rediss://"),
         ([1], "redis:// or rediss://"),
-        (["http://a"], "not a Redis URL"),
+        (["http://a"], "http:// is not supported"),
         ([URL, "redis://user:secret@b"], "the same user"),
         ([URL, "rediss://b"], "the same user"),
     ],

@@ -20,6 +20,7 @@ from aiolock import (
     NotAcquired,
     NotOwned,
     QuorumError,
+    TransactionError,
     WaitTimeout,
 )
 
@@ -31,6 +32,7 @@ ERRORS = [
     WaitTimeout("order:42", "said"),
     LockLost("order:42", "said", LossReason.LOOP_BLOCKED),
     NotOwned("order:42", "said"),
+    TransactionError("order:42", "said"),
     BackendError("order:42", "said", transient=True),
     QuorumError("order:42", "said", transient=True, outcomes=("node 1: granted", "node 2: no answer in time")),
 ]

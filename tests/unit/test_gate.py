@@ -434,7 +434,7 @@ async def test_a_release_that_had_to_be_repeated_wakes_the_queue(
 
 
 async def test_a_transfer_in_doubt_to_a_task_that_left(backend: Counting, peer: LockManager, crew: Crew) -> None:
-    """H2 (b), (c), `_Transfer._judge`: both owners end; the releaser, whose body ended well, is told nothing."""
+    """H2 (b), (c), `_Transfer._settle`: both owners end; the releaser, whose body ended well, is told nothing."""
     for lost in ("request", "reply"):
         slow = SlowBackend(backend)
         async with LockManager(slow) as locks:

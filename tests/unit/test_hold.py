@@ -13,6 +13,7 @@ import pytest
 from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.core.manager_channel import ManagerChannel
 from aiolock.core.waiting.queue_entry import QueueEntry
+from aiolock.core.waiting.waiter import Waiter
 from aiolock.errors import EXPLAINED
 from aiolock.event_log import CALM
 from aiolock.scripts.base import Call
@@ -255,7 +256,7 @@ async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManage
     while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
         await asyncio.sleep(0)
     (entry,) = runtime.queue_entries.values()
-    assert isinstance(entry, QueueEntry)
+    assert isinstance(entry, QueueEntry | Waiter)
     while entry.grant is None:  # noqa: ASYNC110 - some turns later
         await asyncio.sleep(0)
     assert not runtime.holds
@@ -277,7 +278,7 @@ async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, 
     while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
         await asyncio.sleep(0)
     ((owner, entry),) = runtime.queue_entries.items()
-    assert isinstance(entry, QueueEntry)
+    assert isinstance(entry, QueueEntry | Waiter)
     assert entry.grant is None
     before = backend._holders("a", "lock")[owner]
     backend.unsubscribe(runtime.keys.manager(runtime.binding.id))  # it comes once
@@ -300,7 +301,7 @@ async def test_revoked_before_the_answer_to_a_hand_off(
     await settle(backend)
     released = first.release()
     ((owner, entry),) = runtime.queue_entries.items()
-    assert isinstance(entry, QueueEntry)
+    assert isinstance(entry, QueueEntry | Waiter)
     before = backend._holders("a", "lock")[owner]
     assert before > first.fence
     backend.unsubscribe(runtime.keys.manager(runtime.binding.id))  # it comes once
@@ -324,7 +325,7 @@ async def test_wanted_early(locks: LockManager, answered: bool) -> None:
     while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
         await asyncio.sleep(0)
     (entry,) = runtime.queue_entries.values()
-    assert isinstance(entry, QueueEntry)
+    assert isinstance(entry, QueueEntry | Waiter)
     while answered and entry.grant is None:  # noqa: ASYNC110 - some turns later
         await asyncio.sleep(0)
     assert not runtime.holds

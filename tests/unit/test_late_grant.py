@@ -13,7 +13,7 @@ from .world import SlowBackend, settle, turns
 
 
 async def test_the_first_in_line_stays_the_first() -> None:
-    """Its grant is undone, and the others of its process wait behind it. Kept by LocalQueue.rejoin."""
+    """Its grant is undone, and the others of its process wait behind it. Kept by Gate.rejoin."""
     backend, entered = SlowBackend(), list[int]()
     async with LockManager(backend) as locks:
 

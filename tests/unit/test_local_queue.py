@@ -336,7 +336,7 @@ async def test_no_verdict_on_what_is_handed_on(mine: LockManager, slow: Tricky, 
 
 
 async def test_a_refused_hand_off_ends_no_wait(mine: LockManager, slow: Tricky, crew: Crew) -> None:
-    """Such as by an ACL that denies the script: the next one asks for itself. Kept by `_Transfer._judge`."""
+    """Such as by an ACL that denies the script: the next one asks for itself. Kept by `_Transfer._settle`."""
     first, second, third = await queue_up(crew, mine.lock("a"), 3, slow)
     slow.instead["transfer"] = BackendError("a", "NOPERM this user has no permissions", transient=False)
     for holder in (first, second, third):

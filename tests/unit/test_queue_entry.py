@@ -322,7 +322,7 @@ async def test_a_message_after_a_revocation_and_before_the_answer(
 async def test_a_server_that_forgot_all_is_told_again_that_the_process_lives(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew, make: Make
 ) -> None:
-    """Although it was told a moment ago. Kept by LocalQueue.renew_owner: `LONG_AGO`."""
+    """Although it was told a moment ago. Kept by LocalQueue.ask_anew: `LONG_AGO`."""
     lease = await make(peer).acquire()
     (waiter,) = await queue_up(crew, make(locks), 1, backend)
     backend.store.flush()
@@ -536,7 +536,10 @@ async def test_a_stalled_waiter_is_passed_over_and_comes_back(
 async def test_after_a_lost_queue_every_waiter_has_its_place_again(
     locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
 ) -> None:
-    """One refresh is enough for all of a process, so its answer is about one: all must ask. Kept by LocalQueue.ask."""
+    """One refresh is enough for all of a process, so its answer is about one: all must ask.
+
+    Kept by LocalQueue.ask_anew.
+    """
     lease = await peer.fair_lock("a").acquire()
     mine = await queue_up(crew, locks.fair_lock("a"), 6, backend)
     theirs = await queue_up(crew, peer.fair_lock("a"), 2, backend)
@@ -547,7 +550,7 @@ async def test_after_a_lost_queue_every_waiter_has_its_place_again(
     backend.calls.clear()
     await backend.clock.advance(2 * BEAT)
     assert list(queue_numbers(backend).values())[:8] == before
-    assert backend.calls.count("acquire") == 1  # for all six
+    assert backend.calls.count("acquire") == 6
     await lease.release()
     await settle(backend)
     for count, holder in enumerate((*mine, *theirs, *late)):

@@ -513,7 +513,7 @@ async def test_the_task_itself_is_kept_out(locks: LockManager, peer: LockManager
 async def test_waiters_of_the_new_process_keep_their_order(
     locks: LockManager, peer: LockManager, backend: MemoryBackend, peer_backend: MemoryBackend, crew: Crew
 ) -> None:
-    """The head talked to the server before; now it gets the lock first. Kept by LocalQueue.join."""
+    """The head talked to the server before; now it gets the lock first. Kept by Gate.join."""
     ticket = await ticket_of(locks)
     first, second = Holder(crew, peer.lock("a")), Holder(crew, peer.lock("a"))
     await settle(backend)

@@ -1,4 +1,4 @@
-"""Tasks that queue together: fair tasks that come while another's request is unanswered are queued by one request."""
+"""Fair tasks that come at once, to a server that takes a while to answer: each asks, and they stay in order."""
 
 from __future__ import annotations
 
@@ -55,13 +55,12 @@ async def serve(backend: MemoryBackend, holders: list[Holder]) -> None:
     await settle(backend)
 
 
-async def test_all_that_came_meanwhile_are_queued_by_one_request(
-    many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
-) -> None:
+async def test_all_are_queued_in_order(many: LockManager, peer: LockManager, slow: Refusing, crew: Crew) -> None:
+    """One request for each, written without waiting for the others' answers. Kept by Gate._line_up: `alone`."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await settle(slow)
-    assert slow.calls == ["acquire", "acquire"]
+    assert slow.calls == ["acquire"] * MANY
     assert len(waiting(slow, "a")) == MANY
     refusals = [entry.waits().refusal for entry in runtime_of(many).queue_entries.values()]  # type: ignore[attr-defined]
     assert [refusal.rank for refusal in refusals] == list(range(1, MANY + 1))
@@ -72,11 +71,10 @@ async def test_all_that_came_meanwhile_are_queued_by_one_request(
 async def test_the_first_holds_at_once(many: LockManager, slow: Refusing, crew: Crew) -> None:
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await serve(slow, holders)
-    assert slow.calls.count("acquire") == 2
+    assert slow.calls.count("acquire") == MANY
 
 
 async def test_a_task_that_comes_during_a_hand_off_is_queued(many: LockManager, slow: Refusing, crew: Crew) -> None:
-    """The answer that it waits for may be that of a release, too."""
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(2)]
     await settle(slow)
     holders[0].leave.set()
@@ -85,63 +83,15 @@ async def test_a_task_that_comes_during_a_hand_off_is_queued(many: LockManager, 
         await turns(1)
     holders.append(Holder(crew, many.fair_lock("a")))
     await serve(slow, holders[1:])
-    assert slow.calls.count("acquire") <= len(holders)
-
-
-@pytest.mark.parametrize("gone", [0, 1, MANY // 2, MANY - 1])
-@pytest.mark.parametrize("after", range(0, 24, 2))
-async def test_one_that_gives_up_stops_no_other(
-    many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, gone: int, after: int
-) -> None:
-    lease = await peer.fair_lock("a").acquire()
-    holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
-    await turns(after)
-    holders.pop(gone).task.cancel()
-    await settle(slow)
-    assert len(waiting(slow, "a")) == MANY - 1
-    await lease.release()
-    await serve(slow, holders)
-
-
-async def test_the_first_gives_up_before_its_request_is_written(
-    many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
-) -> None:
-    """Its request is not written at all, and those behind it were to be sent with its answer."""
-    lease = await peer.fair_lock("a").acquire()
-    with slow.outage(silent=True):
-        holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
-        await turns(3)
-        holders.pop(0).task.cancel()
-        await turns(3)
-    await settle(slow)
-    assert len(waiting(slow, "a")) == MANY - 1
-    await lease.release()
-    await serve(slow, holders)
-
-
-async def test_the_first_of_a_request_for_many_gives_up_before_it_is_written(
-    many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
-) -> None:
-    lease = await peer.fair_lock("a").acquire()
-    holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
-    await turns(3)
-    with slow.outage():
-        await settle(slow)  # what was written before is answered, and the others' request waits for the connection
-        assert len(waiting(slow, "a")) == 1
-        holders.pop(1).task.cancel()
-        await settle(slow)
-    await settle(slow)
-    assert len(waiting(slow, "a")) == MANY - 1
-    await lease.release()
-    await serve(slow, holders)
+    assert slow.calls.count("acquire") == len(holders)
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
 @pytest.mark.parametrize("after", range(0, 20, 2))
-async def test_the_connection_dies_under_a_request_for_many(
+async def test_the_connection_dies_under_their_requests(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any, after: int
 ) -> None:
-    """It is written again, and they are in the queue once. Kept by QueueEntry._unanswered."""
+    """They are written again, and each is in the queue once. Kept by QueueEntry.unanswered."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
     await turns(after)
@@ -154,50 +104,49 @@ async def test_the_connection_dies_under_a_request_for_many(
 
 
 @pytest.mark.parametrize("lost", ["request", "reply"])
-async def test_its_first_has_given_up_when_the_connection_dies(
+async def test_one_has_given_up_when_the_connection_dies(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew, lost: Any
 ) -> None:
-    """Its request is not written again, and the others get no error. Kept by QueueEntry._answered.
-
-    It may still reach the server: each of its owners leaves a tombstone. Kept by QueueEntry.taint: `self.more`.
+    """Its request is not written again. But it may still reach the server, as those of the others may: each of the
+    owners leaves a tombstone. Kept by QueueEntry.taint, and QueueEntry.wants.
     """
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
-    await written(slow, 2)
-    owners = list(runtime_of(many).queue_entries)[1:]
+    await written(slow, MANY)
+    owners = list(runtime_of(many).queue_entries)
     holders.pop(1).task.cancel()
     await turns(1)
     slow.die(lost)
     await settle(slow)
     assert len(waiting(slow, "a")) == MANY - 1
+    assert slow.calls.count("acquire") == MANY - 1 + (MANY if lost == "reply" else 0)
     await lease.release()
     await serve(slow, holders)
     assert [key.partition(":dead:")[2] for key in tombstones(slow)] == sorted(owners)
 
 
-async def test_an_owner_that_was_ended_asks_anew(
+async def test_owners_that_were_ended_ask_anew(
     many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
 ) -> None:
-    """With those behind it, except one that has given up. Kept by QueueEntry.behind."""
+    """Except one that has given up. Each asks once more, for itself only. Kept by LocalQueue.renew_owner."""
     lease = await peer.fair_lock("a").acquire()
     holders = [Holder(crew, many.fair_lock("a")) for _ in range(MANY)]
-    await written(slow, 2)
-    for owner in list(runtime_of(many).queue_entries)[1:]:
+    await written(slow, MANY)
+    for owner in runtime_of(many).queue_entries:
         slow.store.set(f"aiolock:lock:{{a}}:dead:{owner}", "1", 90_000)
     holders.pop(3).task.cancel()
     await settle(slow)
     assert len(waiting(slow, "a")) == MANY - 1
+    assert slow.calls.count("acquire") == MANY + MANY - 1
     await lease.release()
-    for _ in holders:
-        await settle(slow)
-        (entered,) = [one for one in holders if one.entered.done() and not one.leave.is_set()]
-        await entered.end()
+    await serve(slow, holders)
 
 
-async def test_no_verdict_on_a_request_for_many(
-    many: LockManager, peer: LockManager, slow: Refusing, crew: Crew
-) -> None:
-    """A task that has had an answer keeps waiting; each asks again by itself."""
+async def test_no_verdict_on_their_requests(many: LockManager, peer: LockManager, slow: Refusing, crew: Crew) -> None:
+    """A task whose server had not answered yet gets the error. Those that waited go on, and nobody else asks again.
+
+    Kept by QueueEntry.pause, and LocalQueue.ask.
+    """
     lease = await peer.fair_lock("a").acquire()
     first = Holder(crew, many.fair_lock("a"))
     await settle(slow)
@@ -212,10 +161,7 @@ async def test_no_verdict_on_a_request_for_many(
     await slow.clock.advance(2.0)
     assert len(waiting(slow, "a")) == len(left)
     await lease.release()
-    for _ in left:
-        await settle(slow)
-        (entered,) = [one for one in left if one.entered.done() and not one.leave.is_set()]
-        await entered.end()
+    await serve(slow, left)
 
 
 async def written(slow: SlowBackend, requests: int) -> None:

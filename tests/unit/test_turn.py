@@ -38,7 +38,7 @@ def test_it_ends_when_it_is_old() -> None:
 
 
 async def test_the_next_task_runs_before_the_one_that_left(locks: LockManager) -> None:
-    """Which may do a lot before it waits again. Kept by _Transfer._judge: the heir is first."""
+    """Which may do a lot before it waits again. Kept by _Transfer._settle: the heir is first."""
     events: list[str] = []
 
     async def visit(name: str) -> None:

@@ -7,6 +7,7 @@ not have them is refused by name. valkey-py does not run: only the settings of i
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urlsplit
@@ -309,6 +310,9 @@ def _no_client(source: object) -> ConfigurationError:
     )
 
 
+_FOREIGN = re.compile(r"(?!(?:rediss?|valkeys?|unix):)[\w.+-]+://")
+
+
 def _of_url(url: str) -> Recipe:
     from redis.asyncio import ConnectionPool
 
@@ -319,9 +323,11 @@ def _of_url(url: str) -> Recipe:
             url = url.replace("valkey", "redis", 1)
         pool = ConnectionPool.from_url(url)
     except Exception:
+        foreign = _FOREIGN.match(url)
+        what = f"{foreign[0]} is not supported" if foreign else "not a URL that aiolock knows"
         raise ConfigurationError(
-            "", "not a Redis URL: write redis://[user:password@]host:port/db, rediss:// for TLS, or unix://path "
-            "(percent-encode special characters in a password)"
+            "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, or "
+            "sqlite:///locks.db for a file (percent-encode special characters in a password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

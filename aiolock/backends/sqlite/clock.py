@@ -52,13 +52,15 @@ class HostClock:
         now = time.time_ns() if source is None else time.clock_gettime_ns(source)
         return (now - self._moved_ns) // 1000 + self._ahead
 
-    def reserve(self, link: sqlite3.Connection) -> None:
-        """Note a time that is later than all that are given out until then; in a transaction that may write, and is on
-        the disk when it ends.
+    def reserve(self, link: sqlite3.Connection) -> int:
+        """Note a time that is later than all that are given out until then, unless another process has; in a
+        transaction that may write. Return it: it is ours as `until` once that is on the disk.
         """
-        until = self.now_us() + RESERVED
-        link.execute("UPDATE aiolock_clock SET until_us = max(until_us, ?)", (until,))
-        self.until = until
+        now = self.now_us()
+        noted = "UPDATE aiolock_clock SET until_us = ? WHERE until_us < ?"
+        link.execute(noted, (now + RESERVED, now + RESERVED // 2))
+        until: int = link.execute("SELECT until_us FROM aiolock_clock").fetchone()[0]
+        return until
 
     def runs_out(self) -> bool:
         """Whether it is time to reserve more."""

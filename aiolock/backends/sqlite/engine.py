@@ -21,19 +21,20 @@ from ..base import Abilities
 from ..transactional.engine import Outcome, Unavailable
 from ..transactional.loaded import Loaded, Row
 from .clock import HostClock
-from .file import LockFile, is_busy, patiently
+from .file import LockFile, is_busy
+from .rows import GUARDED, anywhere, load, save, save_if, sweep
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
 logger: Log = Log("aiolock.redis")
 R = TypeVar("R")
-Message = tuple[str, str, str]
-"""To which socket, the channel, and the payload."""
 
-FEW = 500
-"""Keys that one statement names; SQLite allows 999 in its oldest versions."""
-SWEEP = 1000
+REASONED = 0.8
+"""The part of `request_timeout` after which a file that stays locked is an outage: those who ask still hear why."""
+SWEEP = 100
 """Rows that are written between two sweeps at least."""
+Decided = tuple[list[Outcome], list[tuple[str, str]], int]
+"""The outcomes, the messages, and how many rows were written."""
 
 
 class SQLiteEngine:
@@ -41,6 +42,7 @@ class SQLiteEngine:
 
     Args:
         path: of the file; made if it is missing.
+        request_timeout: seconds that those who ask wait for an answer.
 
     Attributes:
         address: the path.
@@ -50,11 +52,11 @@ class SQLiteEngine:
         ConfigurationError: lupa, which runs the scripts, is not installed.
     """
 
-    def __init__(self, path: Path) -> None:
-        interpreter.load("locks in SQLite run", "sqlite")
+    def __init__(self, path: Path, request_timeout: float = 5.0) -> None:
+        interpreter.load("locks in SQLite run")
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
-        self._file = LockFile(self.path)
+        self._file = LockFile(self.path, REASONED * request_timeout, lambda: self._closing)
         self._name = uuid4().hex
         there = Path(os.path.realpath(path))
         self.abilities: Abilities = Abilities(messages=offered(there, self._name), store="SQLite")
@@ -65,8 +67,12 @@ class SQLiteEngine:
         # Only the thread uses these.
         self._link: sqlite3.Connection | None = None
         self._clock: HostClock
-        # Since the last sweep; those of processes that never write so much are swept, too. And what it left.
-        self._written, self._rows = randrange(SWEEP), 0
+        self._ran = False  # what is attempted may have been done
+        self._dead: set[str] = set()  # listeners that are to be forgotten
+        self._written = randrange(
+            SWEEP
+        )  # rows since the last sweep; those of processes that write little are swept, too
+        self._swept: str | None = None  # the last key that a sweep saw
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -117,7 +123,7 @@ class SQLiteEngine:
         """Open the file and have a socket, if that has not been done."""
         fresh, link = self._link is None, self._link
         if link is None:
-            link = self._file.connect(lambda: self._closing)
+            link = self._file.connect()
         try:
             if not (self._sockets is not None and self._sockets.look(self._file.real)) and not fresh:
                 return
@@ -134,109 +140,129 @@ class SQLiteEngine:
         self._link = link
 
     def _begin(self, link: sqlite3.Connection) -> None:
-        patiently(lambda: link.execute("BEGIN IMMEDIATE"), lambda: self._closing)
+        self._file.patiently(link, lambda: link.execute("BEGIN IMMEDIATE"))
 
-    def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
-        """Do `change` in a transaction.
+    def _attempt(self, step: Callable[[sqlite3.Connection], R]) -> R:
+        """Do something with the file.
 
         Raises:
-            Unavailable: it was not done; or perhaps, if the commit failed.
+            Unavailable: it was not done; or perhaps, if `step` has set `_ran`.
         """
         self._use()
-        link, ran = self._link, False
+        link = self._link
         assert link is not None
+        self._ran = False
         try:
+            return step(link)
+        except BaseException as error:
+            busy = is_busy(error)
+            if not (busy and _rolled_back(link)):  # another connection may do better
+                self._link = None
+                link.close()
+            why = self._file.unavailable(error, self._ran and not busy)
+            raise why from why.__cause__
+
+    def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
+        """Do `change` in a transaction. Raises what `_attempt` does."""
+
+        def transaction(link: sqlite3.Connection) -> R:
             self._begin(link)
             self._file.check()
             result = change(link)
-            ran = True
+            self._ran = True
             link.execute("COMMIT")
-        except BaseException as error:
-            if not (is_busy(error) and _rolled_back(link)):  # another connection may do better
-                self._link = None
-                link.close()
-            why = self._file.unavailable(error, ran)
-            raise why from why.__cause__
-        return result
+            return result
+
+        return self._attempt(transaction)
 
     def _reserve(self) -> None:
-        """Let the clock go on, also after the machine loses power: this transaction is on the disk when it ends."""
-        assert self._link is not None
-        self._link.execute("PRAGMA synchronous = FULL")
+        """Let the clock go on, also after the machine loses power."""
+        until = self._changing(self._clock.reserve)
         try:
-            self._changing(self._clock.reserve)
-        finally:
-            if self._link is not None:
-                self._link.execute("PRAGMA synchronous = NORMAL")
+            self._file.sync()
+        except OSError as error:
+            raise self._file.unavailable(error) from error
+        self._clock.until = until
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         self._use()
         if self._clock.runs_out():
             self._reserve()
-        outcomes, messages = self._changing(partial(self._decide, calls))
-        try:
-            self._send(messages)
-        except Exception:  # it is decided all the same
-            logger.exception("messages of %s were not sent: waiters ask by themselves", self.address)
+        keys = list(dict.fromkeys(key for call in calls for key in call.keys))
+        decided = self._attempt(partial(self._guess, calls, keys)) if len(keys) <= GUARDED else None
+        outcomes, published, written = decided or self._changing(partial(self._decide, calls, keys))
+        try:  # what goes wrong from here on undoes no decision
+            self._publish(published)
+            self._sweep(written)
+        except Exception:
+            logger.exception("%s: messages were not sent: waiters ask by themselves", self.address)
         return outcomes
 
-    def _decide(self, calls: Sequence[Call[Any]], link: sqlite3.Connection) -> tuple[list[Outcome], list[Message]]:
-        keys = list(dict.fromkeys(key for call in calls for key in call.keys))
-        listening: dict[str, list[str]] = {}
+    def _publish(self, published: Sequence[tuple[str, str]]) -> None:
+        """Send to those who listen now: whoever began to before the write may have read what was there before it."""
+        if self._sockets is not None and self._link is not None:
+            for channel, payload in published:
+                for name in self._listeners(self._link, channel):
+                    self._sockets.send(name, channel, payload)
 
-        def count(channel: str) -> int:
-            listening[channel] = self._listeners(link, channel)
-            return len(listening[channel])
-
-        store = Loaded(self._clock.now_us(), self._load(link, keys), count)
-        outcomes = [_answer(store, call) for call in calls]
-        self._save(link, store)
-        return outcomes, [(name, *message) for message in store.published for name in listening[message[0]]]
-
-    def _send(self, messages: Sequence[Message]) -> None:
-        if self._sockets is not None:
-            for message in messages:
-                self._sockets.send(*message)
-
-    def _load(self, link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
-        found: dict[str, Row] = {}
-        for at in range(0, len(keys), FEW):
-            some = keys[at : at + FEW]
-            holes = ",".join("?" * len(some))
-            rows = link.execute(f"SELECT key, kind, value, expires_us FROM aiolock WHERE key IN ({holes})", some)
-            found.update((key, Row(kind, value, expires)) for key, kind, value, expires in rows)
-        return found
-
-    def _save(self, link: sqlite3.Connection, store: Loaded) -> None:
+    def _guess(self, calls: Sequence[Call[Any]], keys: Sequence[str], link: sqlite3.Connection) -> Decided | None:
+        """Decide without the lock, on what is there. One statement has it, in which no Python runs: it writes, unless
+        others have changed what was there. Then the result is None.
+        """
+        before = load(link, keys)
+        outcomes, store = self._run(calls, before)
         changes = store.changes()
-        for key, row in changes.items():
-            if row is None:
-                link.execute("DELETE FROM aiolock WHERE key = ?", (key,))
-            else:
-                link.execute("REPLACE INTO aiolock VALUES(?, ?, ?, ?)", (key, *row))
-        self._written += len(changes)
-        if self._written > max(SWEEP, 2 * self._rows):
-            link.execute("DELETE FROM aiolock WHERE expires_us < ?", (store.wall_us(),))
-            (self._rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
-            self._written = 0
+        if changes:
+            self._ran = True
+            if not self._file.patiently(link, lambda: save_if(link, changes, keys, before)):
+                return None
+        self._file.check()
+        return outcomes, store.published, len(changes)
+
+    def _decide(self, calls: Sequence[Call[Any]], keys: Sequence[str], link: sqlite3.Connection) -> Decided:
+        """Decide in a transaction that others wait for."""
+        outcomes, store = self._run(calls, load(link, keys))
+        changes = store.changes()
+        save(link, changes)
+        return outcomes, store.published, len(changes)
+
+    def _run(self, calls: Sequence[Call[Any]], rows: dict[str, Row]) -> tuple[list[Outcome], Loaded]:
+        store = Loaded(self._clock.now_us(), rows, self._count)
+        return [_answer(store, call) for call in calls], store
+
+    def _sweep(self, written: int) -> None:
+        """Delete what has expired and what is gone: one part after the other, twice as many rows as were written."""
+        self._written += written
+        if self._written >= SWEEP:
+            now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
+            assert self._link is not None
+            after = anywhere(self._link) if self._swept is None else self._swept
+            self._swept = self._changing(lambda link: sweep(link, after, rows, now))
+        if self._dead:
+            forget = "DELETE FROM aiolock_listeners WHERE socket = ?"
+            self._changing(lambda link: link.executemany(forget, [(name,) for name in self._dead]))
+            self._dead.clear()
 
     def _listeners(self, link: sqlite3.Connection, channel: str) -> list[str]:
-        """Who listens. Those that have died do not, and are forgotten."""
         found = link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
-        return self._alive(link, [name for (name,) in found])
+        return [name for (name,) in found]
 
-    def _alive(self, link: sqlite3.Connection, names: Sequence[str]) -> list[str]:
-        alive = [name for name in names if self._sockets is not None and self._sockets.heard(name)]
-        if len(alive) < len(names):
-            dead = [(name,) for name in names if name not in alive]
-            link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", dead)
-        return alive
+    def _count(self, channel: str) -> int:
+        """How many listen. Those that have died do not, and are forgotten."""
+        assert self._link is not None
+        names = self._listeners(self._link, channel)
+        dead = self._silent(names)
+        self._dead |= dead
+        return len(names) - len(dead)
+
+    def _silent(self, names: Sequence[str]) -> set[str]:
+        return {name for name in names if self._sockets is None or not self._sockets.heard(name)}
 
     def _enlist(self, link: sqlite3.Connection) -> None:
         """Say who listens here, and forget all that have died. It always writes, so a read-only file is known."""
-        link.execute("DELETE FROM aiolock_listeners WHERE socket = ?", (self._name,))
-        if self._sockets is not None:
-            self._alive(link, [name for (name,) in link.execute("SELECT DISTINCT socket FROM aiolock_listeners")])
+        names = [name for (name,) in link.execute("SELECT DISTINCT socket FROM aiolock_listeners")]
+        dead = {self._name, *(self._silent(names) if self._sockets is not None else ())}
+        link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", [(name,) for name in dead])
         for channel in tuple(self._channels):
             self._listens(link, channel)
 

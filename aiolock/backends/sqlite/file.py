@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -27,8 +28,8 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
-BUSY = 1.0
-"""Seconds after which it is said that others keep the file locked. They go on trying."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
+"""Seconds between two attempts, while others keep the file locked: the first, and at most."""
 _MEANINGS = {
     sqlite3.SQLITE_BUSY: "another process keeps it locked: a transaction that was left open, or a process that stands "
     "still in one",
@@ -48,19 +49,23 @@ class LockFile:
 
     Args:
         path: absolute.
+        patience: seconds after which it is said that another process keeps it locked, if none has written meanwhile.
+        closing: whether nobody wants it any more.
 
     Attributes:
         path: see above.
         real: the same without symbolic links, as of the last `connect`: what belongs to the file is beside it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience: float, closing: Callable[[], bool]) -> None:
         self.path: Path = path
         self.real: Path = path
+        self._patience = patience
+        self._closing = closing
         self._identities: list[tuple[int, int]] = []
 
-    def connect(self, closing: Callable[[], bool]) -> sqlite3.Connection:
-        """Open it; make it if it is missing. `closing`: nobody wants it any more.
+    def connect(self) -> sqlite3.Connection:
+        """Open it; make it if it is missing.
 
         Raises:
             Unavailable: it cannot be used.
@@ -77,7 +82,7 @@ class LockFile:
         except sqlite3.Error as error:
             raise self.unavailable(error) from error
         try:
-            patiently(lambda: self._prepare(link), closing)
+            self.patiently(link, lambda: self._prepare(link))
             self._identities = self._found(self.real)
         except BaseException as error:
             link.close()
@@ -89,6 +94,34 @@ class LockFile:
                 raise self.unavailable(error) from error
             raise
         return link
+
+    def patiently(self, link: sqlite3.Connection, step: Callable[[], T]) -> T:
+        """Do what others may hold up, again and again. However many they are, it is an error only if none goes on.
+
+        SQLite's own handler gives up after a fixed time, and sleeps for up to 100 ms between two attempts.
+        """
+        written, until, pause = None, 0.0, FIRST_PAUSE
+        while True:
+            try:
+                return step()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or self._closing():
+                    raise
+                if time.monotonic() >= until:
+                    before, written = written, _written(link)
+                    if until and written == before:
+                        raise
+                    until = time.monotonic() + self._patience
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(1.5 * pause, LONGEST_PAUSE)
+
+    def sync(self) -> None:
+        """Wait until all that was committed is on the disk. Nobody else does: SQLite would keep the file locked."""
+        fd = os.open(f"{self.real}-wal", os.O_RDWR)  # SQLite has no lock on this one, which closing it would end
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def check(self) -> None:
         """Raise if the path, or what SQLite keeps beside it, is another file's by now: others use that one."""
@@ -108,6 +141,7 @@ class LockFile:
     def unavailable(self, error: BaseException, ran: bool = False) -> Unavailable:
         """What an error means; with `ran`, what was asked for may have been done."""
         if isinstance(error, Unavailable):
+            error.ran = error.ran or ran
             return error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         meaning = _MEANINGS.get(code, "a request on it failed")
@@ -159,20 +193,8 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def patiently(step: Callable[[], T], closing: Callable[[], bool]) -> T:
-    """Do what others may hold up, again and again: SQLite's own handler sleeps for up to 100 ms between two attempts.
-
-    Args:
-        step: what to do.
-        closing: nobody wants it any more.
-    """
-    until = time.monotonic() + BUSY
-    attempts = 0
-    while True:
-        try:
-            return step()
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or closing() or time.monotonic() >= until:
-                raise
-        attempts += 1
-        time.sleep(0.00005 if attempts < 20 else 0.0005)
+def _written(link: sqlite3.Connection) -> object:
+    """Something else once others have written; None if it cannot be read now."""
+    with contextlib.suppress(sqlite3.Error):
+        return link.execute("PRAGMA data_version").fetchone()
+    return None

@@ -54,14 +54,17 @@ class Loaded(Store):
         return self._listeners(channel)
 
     def changes(self) -> dict[str, Row | None]:
-        """What to write: a row, or None to delete it."""
-        found: dict[str, Row | None] = dict.fromkeys(self._rows)
+        """What to write: a row, or None for a key that there is no more, unless that expired by itself."""
+        now = self.wall_us()
+        found: dict[str, Row | None] = {
+            key: None for key, row in self._rows.items() if row.expires is None or row.expires > now
+        }
         for key, value, expires in self.contents():
             row = Row(KINDS[type(value)], _text(value), expires)
-            if row == self._rows.get(key):
-                del found[key]
-            else:
+            if row != self._rows.get(key):
                 found[key] = row
+            else:
+                found.pop(key, None)
         return found
 
 
@@ -73,4 +76,7 @@ def _value(row: Row) -> str | dict[str, str] | Scores:
 
 
 def _text(value: str | dict[str, str] | Scores) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return value if isinstance(value, str) else _ENCODER.encode(value)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)

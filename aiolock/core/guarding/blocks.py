@@ -19,24 +19,6 @@ BETWEEN = frozenset({"__aenter__", "enter_async_context", "__enter__", "enter_co
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def caller(name: str) -> tuple[int, CodeType, bool]:
-    """Return who awaits the `__aenter__` that calls this, for the lock `name`.
-
-    Returns:
-        The id of its frame, its code, and whether the block is held over a `yield` of an async generator. What an
-        `asynccontextmanager` yields to does not count: that runs in the block.
-    """
-    try:
-        frame = _getframe(2)
-    except ValueError:  # no Python frame around
-        return 0, caller.__code__, False
-    code = frame.f_code
-    # Only an id: the frame itself would keep its contents alive.
-    if code.co_flags & GENERATOR or code.co_name in BETWEEN:
-        return id(frame), code, _spans(frame, name)
-    return id(frame), code, False
-
-
 def instance(frame: FrameType) -> int:
     """Return the id of the object whose method runs in `frame`, as an exit stack's; 0 if none's does."""
     code = frame.f_code
@@ -45,7 +27,14 @@ def instance(frame: FrameType) -> int:
     return 0
 
 
-def _spans(frame: FrameType | None, name: str) -> bool:
+def spans(frame: FrameType | None, name: str) -> bool:
+    """Whether the block that is entered in `frame` is held over a `yield` of an async generator. What an
+    `asynccontextmanager` yields to does not count: that runs in the block.
+
+    Args:
+        frame: what awaits an `__aenter__`; None if no Python code does.
+        name: the lock's name, for the warning.
+    """
     while frame is not None:
         code, driver = frame.f_code, frame.f_back
         if code.co_flags & GENERATOR and (driver is None or driver.f_code.co_name not in BETWEEN):

@@ -190,7 +190,11 @@ class Release:
             observer.set_result(None)
             return observer
         if not self._observers:
-            services.patience.begin(self, self._since(services.clock.now()))
+            call, patience = self._call, services.patience
+            since = (0.0 if call is None else call.sent_at) or services.clock.now()
+            patience.until[self] = until = since + patience.seconds
+            if patience.due == NEVER:
+                patience.wake(until)
         self._observers += (observer,)
         return observer
 

@@ -92,11 +92,6 @@ class _Transfer:
         return self._wanted
 
     def _settle(self, outcome: TransferOutcome | BackendError) -> None:
-        self._judge(outcome)
-        if self._queue.unsent:  # they came while this was on its way
-            self._queue.send()
-
-    def _judge(self, outcome: TransferOutcome | BackendError) -> None:
         queue, hold, heir = self._queue, self._hold, self._heir
         if not isinstance(outcome, BackendError):
             queue.replies += 1

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 
-from ...errors import AiolockError, BackendError, ConfigurationError, NotAcquired, repeated
+from ...errors import AiolockError, BackendError, ConfigurationError, repeated
 from ...events import Waiting
-from ...scripts.base import Call
-from ...scripts.bid import Bid
-from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused, TransferOutcome
+from ...scripts.outcomes import AcquireOutcome, Granted, Impossible, Refused
 from ..calls import Calls
 from ..holding.telling import tell_waiting
 from ..runtime import Runtime
 from ..scheduler import NEVER
 from .queue_entry import QueueEntry
 from .race import Race
-from .wait import ASKED, GRANTED, IDLE, QUEUED, Turn, Wait
+from .wait import GRANTED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
 
-TOGETHER = 250
-"""The maximum of entries that one request may queue."""
 LONG_AGO = -math.inf
 """The clock time of what has not happened."""
 
@@ -30,28 +25,29 @@ class LocalQueue:
     """The waiters of one name in this process, and their entries in the server's queue.
 
     A process has one entry for all its tasks. The first of them when it is granted takes it, and a release hands the
-    name on among them for a turn. Where order is kept task by task, each waiter has an entry of its own. Where several
-    servers decide, there is no queue: the process's entry asks again whenever the name may be free.
+    name on among them for a turn. The first one of all asks by itself; an entry adopts that request as soon as anything
+    else than a grant comes of it, or another task comes. Where order is kept task by task, each waiter has an entry of
+    its own. Where several servers decide, there is no queue: the process's entry asks again whenever the name may be
+    free.
 
-    Args:
-        runtime: the manager's.
-        calls: requests about the name.
-        entry: creates what waits in the server's queue for its tasks.
+    The name's `Gate` is one, and makes its attributes; this much of it is known to waiters and entries.
 
     Attributes:
+        waiters: those that share the process's entry.
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
+        asking: the waiter that asks by itself; None if none does.
         liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
         race: how the process asks if several servers decide; None if one does.
         replies: how often the server has answered.
         stated_at, seen_at: clock time of the last request that said that it waits; whose answer said so of its first.
         turn: the rest of this process's turn; None if no other waited in it when it began.
-        unsent: entries that go out together, with the next answer; None for none.
         taken: grants that are held or about to be, and transfers on their way.
     """
 
     __slots__ = (
         "_new_entry",
+        "asking",
         "calls",
         "common",
         "entries",
@@ -63,119 +59,68 @@ class LocalQueue:
         "stated_at",
         "taken",
         "turn",
-        "unsent",
         "waiters",
     )
 
-    def __init__(self, runtime: Runtime, calls: Calls, entry: type[QueueEntry] = QueueEntry) -> None:
-        self._new_entry = entry
-        self.runtime: Runtime = runtime
-        self.calls: Calls = calls
-        self.replies: int = 0
-        self.stated_at: float = LONG_AGO
-        self.seen_at: float = LONG_AGO
-        self.unsent: list[QueueEntry] | None = None
-        self.taken: int = 0
-        self.waiters: dict[Waiter, None] = {}  # they share the process's entry
-        self.entries: dict[QueueEntry, None] = {}
-        self.common: QueueEntry | None = None
-        self.turn: Turn | None = None
-        self.race: Race | None = Race(self) if calls.free_channel else None
-        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
-
-    @property
-    def idle(self) -> bool:
-        """Whether no task of this process waits for the name, or has it."""
-        return not (self.taken or self.waiters or self.common is not None)
-
-    @property
-    def empty(self) -> bool:
-        """Whether no task of this process waits for the name."""
-        return not (self.waiters or self.entries)
+    runtime: Runtime
+    calls: Calls
+    waiters: dict[Waiter, None]
+    entries: dict[QueueEntry, None]
+    common: QueueEntry | None
+    asking: Waiter | None
+    race: Race | None
+    turn: Turn | None
+    liveness_ms: int
+    replies: int
+    seen_at: float
+    stated_at: float
+    taken: int
+    _new_entry: type[QueueEntry]
 
     @property
     def foremost(self) -> str:
         """The owner of this process's first entry in the server's queue; '' if it has none."""
-        return next((entry.owner for entry in self.entries if entry.state is QUEUED), "")
-
-    # Coming and going.
-
-    def join(self, waiter: Waiter) -> None:
-        """Add a waiter for the name."""
-        if waiter.queues and (self.race is not None or not waiter.calls.ordered):
-            self.waiters[waiter] = None
-            if self.common is None and not self.taken:
-                waiter.asked = True
-                entry = self.enter(waiter)
-                if self.race is None:
-                    entry.ask()
-                else:
-                    self.race.begin(entry)
-            return
-        asking = self.unsent or any(one.state in ASKED for one in self.entries)
-        together = bool(waiter.queues and self.calls.one_refresh and asking)
-        entry = self.enter(waiter, alone=True)
-        waiter.asked = not together
-        if together:
-            self.unsent = self.unsent or []
-            self.unsent.append(entry)
-        else:
-            entry.ask()
-
-    def claim(self, waiter: Waiter, request: Callable[[Bid], Call[TransferOutcome]]) -> None:
-        """Add a waiter with a request of its own."""
-        entry = self.enter(waiter, alone=True)
-        entry.undoing = "dirty"  # the work that it takes over was begun, and is unfinished
-        entry.request(request(entry.bid(0)))
-
-    def leave(self, waiter: Waiter) -> None:
-        """Stop waiting. What it has goes to the next one of this process, or is undone."""
-        waiter.stop()
-        self.waiters.pop(waiter, None)
-        entry, waiter.entry = waiter.entry, None
-        if entry is not None and entry.state is GRANTED:
-            self.taken -= 1
-            self._pass_over(entry)
-        elif entry is not None:
-            entry.end()
-        if self.common is not None and not self.waiters:
-            self.common.end()
-
-    def rejoin(self, waiter: Waiter) -> None:
-        """Its grant can no longer be used: undo it, and ask anew, before all others."""
-        entry = waiter.entry
-        assert entry is not None
-        entry.end()
-        self.taken -= 1
-        waiter.wait_again()
-        others = self.waiters
-        self.waiters = {}
-        self.join(waiter)
-        self.waiters |= others
+        first = self.first_queued()
+        return "" if first is None else first.owner
 
     def advance(self) -> None:
-        """A task came or went: ask for the waiters, if nothing else gets them in."""
-        if self.waiters and self.common is None and not self.taken and not self.runtime.binding.closing:
-            entry = self.enter(next(iter(self.waiters)))
-            if self.race is None:
-                entry.ask()
-            else:
-                self.race.begin(entry)
+        """Ask for the waiters, if nothing else gets them in."""
+        asked = self.taken or self.common is not None or self.asking is not None
+        if self.waiters and not asked and not self.runtime.binding.closing:
+            self.ask_for_all(next(iter(self.waiters)))
 
-    def close(self) -> None:
-        """End all waits: the manager closes."""
-        name = self.calls.name
-        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
-        for waiter in self._all():
-            waiter.fail(NotAcquired(name, text))
+    def ask_for_all(self, waiter: Waiter) -> None:
+        """Create the process's entry, and let it ask, as `waiter` wants the name."""
+        entry = self.enter(waiter)
+        if self.race is None:
+            entry.ask()
+        else:
+            self.race.begin(entry)
 
     def refresh(self, waiter: Waiter) -> None:
         """Ask the server for the entry that gets the waiter in: a message may have been missed."""
         entry = self.entry_of(waiter)
         if entry is not None and entry.state is QUEUED:
             entry.verify()
-        elif entry is not None and entry.state is IDLE and entry not in (self.unsent or ()):
+        elif entry is not None and entry.state is IDLE:
             entry.ask_at(self.runtime.clock.now())
+
+    def adopt(self, waiter: Waiter) -> QueueEntry:
+        """Create the entry that continues what a waiter has asked for by itself: that of the process; or, if that was
+        granted, the waiter's own.
+        """
+        call, grant = waiter.call, waiter.grant
+        assert call is not None
+        entry = self._new_entry(self, waiter.owner, waiter, None)
+        entry.adopt(call, grant)
+        self.runtime.queue_entries[waiter.owner] = entry
+        self.asking, waiter.call, waiter.grant = None, None, None
+        if grant is None:
+            waiter.adopted = self.common = entry
+            self.entries[entry] = None
+        else:
+            waiter.entry = entry
+        return entry
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
         """The entry whose last answer says why the waiter still waits."""
@@ -185,18 +130,17 @@ class LocalQueue:
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
     def ask(self, entry: QueueEntry) -> None:
-        """It is time for the entry to ask. What cost it its place may have cost the others theirs: they ask, too."""
-        if self.race is not None:
-            self.race.ask(entry)
-        elif self.calls.one_refresh and entry.asker.queues:
-            self.unsent = [one for one in self.entries if one.state in (IDLE, QUEUED) and one.asker.queues]
-            self.send()
-        else:
+        """It is time for the entry to ask."""
+        if self.race is None:
             entry.ask()
+        else:
+            self.race.ask(entry)
 
     def enter(self, waiter: Waiter, alone: bool = False) -> QueueEntry:
         """Create an entry for `waiter` alone, or for all tasks of this process, of which it is the first."""
         runtime = self.runtime
+        if self.asking is not None:
+            self.adopt(self.asking)  # entries are in the order in which they came
         owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, self.liveness_ms)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
@@ -230,9 +174,7 @@ class LocalQueue:
         """
         if entry.state is not GRANTED:
             self.left(entry)
-        policy, pttl = entry.asker.policy, grant.pttl
-        entry.state, entry.grant, entry.sent_at = GRANTED, grant, sent_at
-        entry.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
+        entry.has(grant, sent_at)
         if entry.waiter is not None:
             self.taken += 1
             if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
@@ -324,7 +266,13 @@ class LocalQueue:
         entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, self.liveness_ms))
         runtime.queue_entries[entry.owner] = entry
         if asks:
-            self.ask(entry)
+            self.ask_anew(entry)
+
+    def ask_anew(self, entry: QueueEntry) -> None:
+        """The entry has no place any more. If one refresh is enough for all, the others may have lost theirs, too."""
+        for one in list(self.entries) if self.calls.one_refresh else [entry]:
+            if one is entry or one.state is QUEUED:
+                self.ask(one)
 
     def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
         """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
@@ -341,8 +289,6 @@ class LocalQueue:
             runtime.scheduler.forget(entry)
         if entry is self.common:
             self.common = None
-        if self.unsent and entry in self.unsent:
-            self.unsent.remove(entry)
         if len(entries) == 1:
             entries.clear()  # frees the table, too
             return
@@ -362,16 +308,6 @@ class LocalQueue:
                 one.fail(_impossible(self.calls.name, one.calls.weight, refusal.capacity))
             elif not one.outcome.done():
                 one.outcome.set_result(refusal)
-
-    # Requests that go out together, and refreshes.
-
-    def send(self) -> None:
-        """Queue all that came during the wait for an answer, by one request."""
-        assert self.unsent is not None
-        first, *more = self.unsent[:TOGETHER]
-        self.unsent = self.unsent[TOGETHER:] or None
-        first.more = more
-        first.ask()
 
     def schedule_refresh(self, entry: QueueEntry, due: float) -> None:
         """The entry wants to be refreshed by then; if one refresh is enough for all, the first of them is."""

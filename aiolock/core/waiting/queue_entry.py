@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
@@ -47,7 +46,6 @@ class QueueEntry:
         undoing: how the server is told that a grant is undone.
         wait: the answers so far that were no grant; None before that.
         continues: it was handed on in the middle of this process's turn.
-        more: entries that were queued with it in one request.
     """
 
     __slots__ = (
@@ -60,7 +58,6 @@ class QueueEntry:
         "deadline",
         "due",
         "grant",
-        "more",
         "owner",
         "queue",
         "sent_at",
@@ -84,7 +81,6 @@ class QueueEntry:
         self.wait: Wait | None = None
         self.tainted: bool = False
         self.undoing: Ending = "undone"
-        self.more: Sequence[QueueEntry] = ()
         self.due: float = NEVER
         self.continues: bool = False
         self._call: Call[Any] | None = None
@@ -130,18 +126,13 @@ class QueueEntry:
 
     def ask(self) -> None:
         """Ask for the name; if it is held, the answer says that the entry was queued."""
-        queue, runtime, asker = self.queue, self.queue.runtime, self.asker
-        if self.waiter is None and (asker.outcome.done() or asker not in queue.waiters):
-            asker = self.asker = queue.taker(self) or asker
-        more = [(entry.owner, entry.queue_number) for entry in self.more] if self.more else ()
+        queue, runtime = self.queue, self.queue.runtime
+        self.asker = asker = queue.taker(self) or self.asker
         liveness_ms = asker.liveness_ms
         if self.waiter is not None and liveness_ms and asker.calls.one_refresh:  # one heartbeat is enough for all
             self._states = runtime.clock.now() > queue.stated_at + runtime.limits.liveness / 3
             liveness_ms = liveness_ms if self._states else -liveness_ms
-        number = 0 if self.wait is None else self.wait.queue_number
-        floor, told = runtime.fences.floor, runtime.waiting.told
-        bid = Bid(self.owner, asker.policy.ttl_ms, floor, asker.metadata, liveness_ms, told, number)
-        self.request(asker.calls.acquire(bid, more))
+        self.request(asker.calls.acquire(self.bid(liveness_ms, self.queue_number)))
 
     def bid(self, liveness_ms: int, number: int = 0) -> Bid:
         """Return what it asks for; `Bid` says what these are."""
@@ -152,11 +143,23 @@ class QueueEntry:
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
         self.state, self._call = ASKING, call
-        for entry in self.more:
-            entry.state, entry._states = ASKING, self._states
-        call.unanswered, call.unrun = self._unanswered, self._wants
-        call.settle, call.away = self._answered, self.queue.away
+        call.unanswered, call.unrun = self.unanswered, self.wants
+        call.settle, call.away = self.answered, self.queue.away
         self.queue.runtime.backend.post(call)
+
+    def adopt(self, call: Call[Any], grant: Granted | None) -> None:
+        """Continue what its asker has asked for by itself, and may have been granted."""
+        if grant is None:
+            self.state, self._call = ASKING, call
+        else:
+            self._heard = self.continues = True
+            self.has(grant, call.sent_at)
+
+    def has(self, grant: Granted, sent_at: float) -> None:
+        """It is granted, by the answer to what was written at `sent_at`."""
+        policy, pttl = self.asker.policy, grant.pttl
+        self.state, self.grant, self.sent_at = GRANTED, grant, sent_at
+        self.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
 
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
@@ -167,44 +170,24 @@ class QueueEntry:
         self.state = IDLE
         self.queue.runtime.scheduler.schedule(self, due)
 
-    def _unanswered(self) -> bool:
-        # The connection died under its request: write it again, unless it is undone; its end leaves a tombstone.
+    def unanswered(self) -> bool:
+        """The connection died under its request: write it again, unless it is undone; its end leaves a tombstone."""
         self.taint()
-        return self._wants()
+        return self.wants()
 
-    def _wants(self) -> bool:
+    def wants(self) -> bool:
+        """Whether it still wants what it has asked for."""
         return self.state is not ENDED
 
-    def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
-        queue, call, more = self.queue, self._call, self.more
+    def answered(self, outcome: AcquireOutcome | BackendError) -> None:
+        """The outcome of its request."""
+        queue, call = self.queue, self._call
         assert call is not None
-        self._call, self.more = None, ()
+        self._call = None
         if not isinstance(outcome, BackendError):
             queue.replies += 1
             self._heard = True
-        elif self.state is ENDED and more:  # it was not written again: the others' places are in doubt
-            self._leave_asking_to(more)
-            return
-        for rank, entry in enumerate(more, 1):
-            entry.behind(outcome, call.sent_at, rank)
         self.take(outcome, call.sent_at)
-        if queue.unsent:
-            queue.send()
-
-    def behind(self, outcome: AcquireOutcome | BackendError, sent_at: float, rank: int) -> None:
-        """The answer to a request that queued this entry, too, this many places behind its own."""
-        if self.state not in ASKED:
-            return
-        number = self.queue_number
-        match outcome:
-            case Queued():
-                outcome = outcome._replace(queue_number=number or outcome.queue_number + rank, rank=outcome.rank + rank)
-            case Granted():
-                outcome = Queued(0, number, rank, outcome.fence, self.asker.metadata, outcome.pttl)
-            case Finished():
-                self.ask()
-                return
-        self.take(outcome, sent_at)
 
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
         """The outcome of a request that was written at `sent_at`."""
@@ -339,8 +322,6 @@ class QueueEntry:
         if state is not GRANTED:
             self.queue.left(self)
         if call is not None and state is ASKING and call.withdraw():
-            more, self.more = self.more, ()
-            self._leave_asking_to(more)
             idle = not self.known
         if not idle or self.tainted:  # otherwise no server has anything of it
             self._release = self.undo()
@@ -355,21 +336,10 @@ class QueueEntry:
         release.write()
         return release
 
-    def _leave_asking_to(self, others: Sequence[QueueEntry]) -> None:
-        """No answer will come that these entries wait for, or those that are unsent."""
-        left = [entry for entry in others if entry.state in ASKED]
-        for entry in left:
-            entry.state = IDLE
-        self.queue.unsent = [*left, *(self.queue.unsent or ())]
-        if self.queue.unsent:
-            self.queue.send()
-
     def taint(self) -> None:
         """A request of the owner went unanswered, and may still reach the server: its end leaves a tombstone."""
         # If it did, the next answer need not tell.
         self.queue.runtime.queue_entries.stands(self.asker.calls, self.asker.liveness_ms)
-        for entry in self.more:
-            entry.taint()
         self.tainted, hold = True, self.queue.runtime.holds.get(self.owner)
         if self._release is not None:
             self._release.taint()  # it may still be unwritten

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ...errors import AiolockError
-from ...scripts.outcomes import AcquireOutcome, TransferOutcome
+from ...errors import AiolockError, BackendError
+from ...scripts.base import Call
+from ...scripts.bid import Bid
+from ...scripts.outcomes import AcquireOutcome, Granted, TransferOutcome
 from ..calls import Calls
 from ..policy import Policy
 from ..scheduler import NEVER
@@ -32,7 +34,10 @@ class Expired(Exception):
 
 
 class Waiter:
-    """One task's wait for a name: it ends with a granted entry, with a refusal, or with an error.
+    """One task's wait for a name: it ends with a grant, with a refusal, or with an error.
+
+    If nobody of its process is before it, it asks by itself, and is mostly granted at once. Whatever else becomes of
+    that request, an entry adopts it.
 
     Args:
         queue: the name's local queue.
@@ -50,6 +55,13 @@ class Waiter:
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
+        call: its own request, until an entry adopts it or its grant is a hold; None if there is none.
+        owner: the id with which it asks so.
+        adopted: the entry that goes on with the request, while that is on its way. The request keeps its callbacks, as
+            the backend may have wrapped them.
+        grant: what the server granted it so.
+        sent_at: clock time before which that cannot have been.
+        deadline: clock time at which that is lost unless the task takes it.
         outcome: done with the entry's grant; or with the refusal.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
@@ -57,20 +69,33 @@ class Waiter:
     __slots__ = (
         "_expires",
         "_queue",
+        "adopted",
         "asked",
         "began",
+        "call",
         "calls",
+        "deadline",
         "due",
         "entry",
+        "grant",
         "liveness_ms",
         "metadata",
         "outcome",
+        "owner",
         "patient",
         "policy",
         "queues",
         "replies",
+        "sent_at",
         "wait",
     )
+
+    owner: str
+    adopted: QueueEntry | None
+    sent_at: float
+    deadline: float
+    tainted = refused = False  # otherwise an entry has adopted its request
+    queue_number = 0
 
     def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
         runtime, metadata = queue.runtime, policy.metadata
@@ -86,13 +111,18 @@ class Waiter:
         self.began: float = runtime.clock.now()
         self.wait: int = 0
         self.entry: QueueEntry | None = None
+        self.call: Call[AcquireOutcome] | None = None
+        self.grant: Granted | None = None
         self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
         if timeout:
             self._expires = self.began + timeout
             runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
         if not patient:
-            runtime.patience.begin(self, self.began)
+            patience = runtime.patience
+            patience.until[self] = until = self.began + patience.seconds
+            if patience.due == NEVER:
+                patience.wake(until)
 
     @property
     def impatient(self) -> bool:
@@ -100,6 +130,65 @@ class Waiter:
         time.
         """
         return not self.queues or (not self.patient and self._queue.replies == self.replies)
+
+    @property
+    def answers(self) -> int:
+        """How many answers of the server its own request has got."""
+        return int(self.grant is not None)
+
+    @property
+    def waited(self) -> bool:
+        """Whether another answer came before its grant, or another task of its process had the name."""
+        return not self.asked or self.entry is None or self.entry.wait is not None
+
+    # Its own request, as long as nothing else than its grant has become of it.
+
+    def ask(self) -> None:
+        """Ask for the name."""
+        queue, policy, runtime = self._queue, self.policy, self._queue.runtime
+        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, queue.liveness_ms)
+        floor, told = runtime.fences.floor, runtime.waiting.told
+        bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
+        self.call = call = self.calls.acquire(bid)
+        call.settle, call.unanswered, call.unrun, call.away = self._answered, self._unanswered, self._wants, queue.away
+        self.adopted = None
+        queue.asking = runtime.queue_entries[self.owner] = self
+        runtime.backend.post(call)
+
+    def _answered(self, outcome: AcquireOutcome | BackendError) -> None:
+        queue, call, entry = self._queue, self.call, self.adopted
+        if call is None or type(outcome) is not Granted:
+            self.adopted = None
+            (entry or queue.adopt(self)).answered(outcome)
+            return
+        policy, pttl = self.policy, outcome.pttl
+        self.grant, self.sent_at = outcome, call.sent_at
+        self.deadline = call.sent_at + min(pttl, policy.ttl_ms) / 1000 - policy.margin
+        queue.replies += 1
+        queue.taken += 1
+        queue.asking, queue.turn = None, None
+        queue.waiters.clear()  # it was the only one
+        if not self.outcome.done():  # otherwise it gives up, and gives back what it has
+            self.outcome.set_result(outcome)
+
+    def _unanswered(self) -> bool:
+        return (self.adopted or self._queue.adopt(self)).unanswered()
+
+    def _wants(self) -> bool:
+        return self.adopted is None or self.adopted.wants()
+
+    def told(self, fence: int) -> None:
+        """See `WaitingEntry`."""
+        self._queue.adopt(self).told(fence)
+
+    def revoked(self, fence: str) -> None:
+        """See `WaitingEntry`."""
+        self._queue.adopt(self).revoked(fence)
+
+    def verify(self) -> None:
+        """See `WaitingEntry`: it asks already."""
+
+    # Its time.
 
     def wait_again(self) -> None:
         """Its grant is void: it waits anew."""

@@ -6,7 +6,6 @@ script is composed of its files in order: what is needed most often comes before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..base import Call, Combiner, Ending, Part, Script, as_flag
@@ -103,24 +102,19 @@ class LockCalls:
         """Makes one request of many waiters' refreshes."""
         return Combiner(REFRESH, (self._channel,))
 
-    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid) -> Call[AcquireOutcome]:
         """Hold the name, or queue for it; what the queue has granted becomes a hold.
 
         Args:
             bid: who wants it.
-            more: owners of the same manager that queue behind it in this order, whatever happens to the first; each
-                with the number that it had in the queue, or 0.
         """
         owner, ttl_ms, floor, metadata, liveness_ms, counted, number = bid
         managers = self._channel
         if liveness_ms:  # three values in one argument: each argument costs time to pack
             managers = f"{managers} {liveness_ms} {'1' if counted else '0'}"
             managers = f"{managers} {number}" if number else managers
-        keys, args = (*self._keys, self._keys[0] + DEAD + owner), (owner, ttl_ms, floor, metadata, managers)
-        if more:
-            others = (f"{one} {had}" if had else one for one, had in more)
-            return Call(self.name, ACQUIRE, (*keys, *(self._keys[0] + DEAD + one for one, _ in more)), (*args, *others))
-        return Call(self.name, ACQUIRE, keys, args)
+        keys = (*self._keys, self._keys[0] + DEAD + owner)
+        return Call(self.name, ACQUIRE, keys, (owner, ttl_ms, floor, metadata, managers))
 
     def refresh(self, bid: Bid) -> Part:
         """Return a heartbeat of a manager; it bids for the first of its entries in the queue."""

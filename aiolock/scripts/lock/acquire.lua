@@ -1,8 +1,7 @@
 -- acquire: grants a name to an owner, queues the owner, or says who has the name. Follows acquire_free.
--- KEYS    state, queue, alive, tombstone of the owner; then of each that queues behind it
+-- KEYS    state, queue, alive, tombstone of the owner
 -- ARGV    owner, ttl ms, floor, metadata, channel of managers, followed if it may queue by ' <liveness ms
---         (below 0: already said)> <1 if its manager subscribes>[ <number it had>]'; then '<owner>[ <number it had>]' of
---         each of that manager that queues behind it
+--         (below 0: already said)> <1 if its manager subscribes>[ <number it had>]'
 -- returns 'granted <fence> <pttl> <abandoned>' | 'queued <number> <rank> <pttl> <fence> <metadata>'
 --         | 'refused <pttl> <fence> <metadata>' | 'finished'
 -- What the queue has granted becomes a hold: see own. A copy reads its own grant, or finds its place in the queue.
@@ -16,23 +15,17 @@ local place, first
 if mine and not finished then own(name, ttl, ARGV[4], ARGV[3]) end
 if not finished and not mine then
   if liveness ~= 0 and (name.live or not alone) then
-    place, liveness = join(name, owner, liveness, counted, ARGV[4], number), -math.abs(liveness)
+    place = join(name, owner, liveness, counted, ARGV[4], number)
   end
   if not name.live then
     vacate(name)
     if not alone then first = settle(name, channel, owner, ARGV[3]) end
     mine = not first or first == owner
     if mine then grant(name, owner, '1', now + ttl, ARGV[4], ARGV[3]) end
-    if first == owner then leave(name, owner, number ~= '' or ARGV[6]) end
+    if first == owner then leave(name, owner, number ~= '') end
   end
 end
 local rank = place and not mine and (alone and 1 or redis.call('ZRANK', KEYS[2], owner) + 1)
-for i = 6, #ARGV do
-  local other, had = string.match(ARGV[i], '^(%S+) ?(%d*)$')
-  if redis.call('EXISTS', KEYS[i - 1]) == 0 and other ~= name.owner then
-    liveness = join(name, other, liveness, counted, ARGV[4], had) and -math.abs(liveness)
-  end
-end
 if finished then return 'finished' end
 if mine then return string.format('granted %s %.0f %s', name.fence, name.expires - now, name.abandoned) end
 local pttl = math.max(0, name.expires - now)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of, told
 
 FIELDS = ("version", "owner", "fence", "depth", "abandoned", "expires", "process")
 """What a lock's hash has that is looked at; see lock/state.lua."""
@@ -69,7 +69,8 @@ class LockInspection:
         signs = {manager: Sign.read(text) for manager, text in pairs_of(replies[3])} if self._deep else {}
         marked = depth != "0" if owner else abandoned == "1"
         state = ("held" if depth != "0" else "granted") if live else "abandoned" if marked else "free"
-        holder = HolderView(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000)
+        since = seconds_since(int(fence or 0), now_us) if live else None
+        holder = HolderView(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000, since)
         return NameView(
             "lock",
             self._name,
@@ -78,9 +79,10 @@ class LockInspection:
             more if live else None,
             holder.fence,
             holder.ttl if live else None,
+            since,
             used=int(live),
             waiting=waiting,
-            oldest_wait=_waited(places[0][1], now_us) if places else None,
+            oldest_wait=seconds_since(float(places[0][1]), now_us) if places else None,
             holders=(holder,) if live else (),
             queue=tuple(_queue(places, signs, now_us)) if self._deep else (),
         )
@@ -92,9 +94,5 @@ def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -
         sign = signs.get(manager, NO_SIGN)
         wants = "task" if rest.startswith("f") else "lock"
         alive = sign.until > now_us // 1000
-        yield WaiterView(position, short(owner), sign.process, wants, 1, _waited(number, now_us), alive)
-
-
-def _waited(number: str, now_us: int) -> float:
-    """A queue number is the server's time when it was given, in microseconds."""
-    return max(0.0, (now_us - float(number)) / 1e6)
+        waited = seconds_since(float(number), now_us)
+        yield WaiterView(position, short(owner), sign.process, wants, 1, waited, alive)

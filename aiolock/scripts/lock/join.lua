@@ -9,8 +9,7 @@
 -- and what has no expiry is taken back.
 local function join(name, owner, liveness, counted, metadata, number)
   local queue, alive, ms = KEYS[name.at + 1], KEYS[name.at + 2], math.max(60000, 20 * math.abs(liveness))
-  name.last = name.last or redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or '0'
-  local last = name.last
+  local last = name.last or redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or '0'
   if (number or '') == '' then number = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2])) end
   local unknown = liveness > 0 and lives(name, owner, liveness, counted, metadata)
   local new, later = last == '0', math.floor(last / ms / 250) < math.floor(number / ms / 250)
@@ -21,7 +20,6 @@ local function join(name, owner, liveness, counted, metadata, number)
   if unknown then pcall(sweep, name) end
   local place = redis.call('ZADD', queue, 'NX', number, owner) == 1 and number or redis.call('ZSCORE', queue, owner)
   if new or later then keep(queue, ms, new) end
-  name.last = string.format('%.0f', math.max(last, number))
   name.news = unknown
   return place
 end
@@ -29,6 +27,5 @@ end
 -- back that it lives: see depart. It `stays` known for others in the queue, or if it was there before.
 local function leave(name, owner, stays)
   redis.call('ZREM', KEYS[name.at + 1], owner)
-  name.last = nil -- for the next the queue may be new
   if name.news and not stays then redis.pcall('HDEL', KEYS[name.at + 2], string.match(owner, '^[^:]*')) end
 end

@@ -108,7 +108,7 @@ class MultiCalls:
         """Makes one request of many waiters' refreshes, including those of plain locks."""
         return Combiner(REFRESH, (self._channel,))
 
-    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid) -> Call[AcquireOutcome]:
         """Hold all names, or queue.
 
         An owner that has none of the names queues for one, `Queued.part`: the one with the oldest hold. When it is
@@ -119,7 +119,6 @@ class MultiCalls:
         Args:
             bid: who wants them; with the number that `Queued.queue_number` said before it keeps its place, in other
                 queues, too.
-            more: always empty; each owner has a request of its own.
         """
         owner, ttl_ms, floor, metadata, liveness_ms, counted, number = bid
         args: tuple[Arg, ...] = (owner, ttl_ms, floor, metadata, liveness_ms, int(counted), self._channel)

@@ -105,5 +105,6 @@ def _view(name: str, lock: LockInspection, replies: Sequence[object], now_us: in
             running = held is not None and held.taken and held.fence == int(fence)
             state = "interrupted" if status == b"running" and not running else status.decode()
             ttl = max(0, number_of(replies[1])) / 1000
-            return NameView(OnceCalls.kind, name, state, process=text_of(process), fence=int(fence), ttl=ttl)
+            since = held.held_for if held is not None and running else None
+            return NameView(OnceCalls.kind, name, state, text_of(process), None, int(fence), ttl, since)
     return None

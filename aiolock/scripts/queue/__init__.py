@@ -7,7 +7,6 @@ that a script needs go in front of it: one file, one noun.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 
 from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number
 from ..bid import Bid
@@ -93,7 +92,7 @@ class QueueCalls:
         calls.weight = weight
         return calls
 
-    def acquire(self, bid: Bid, more: Sequence[tuple[str, int]] = ()) -> Call[AcquireOutcome]:
+    def acquire(self, bid: Bid) -> Call[AcquireOutcome]:
         keys, args = self._part(bid if bid.liveness_ms else bid._replace(number=DONT_QUEUE))
         return Call(self.name, ACQUIRE, keys, (self._channel, *args))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of, told
 from .records import SUMMARY, Holder, Summary, Waiter, read
 
 FIRST = 10**15
@@ -58,6 +58,7 @@ class QueueInspection:
         if self._kind == "rw":
             used = live
         process, metadata = told(summary.process) if live else ("", None)
+        alone = live and state != "read"  # readers share the fence of the first, or of the writer before
         return NameView(
             self._kind,
             self._name,
@@ -66,10 +67,11 @@ class QueueInspection:
             metadata,
             summary.fence,
             max(0.0, (number_of(last[0][1].encode()) - now_us / 1000) / 1000) if last else None,
+            seconds_since(summary.fence, now_us) if alone else None,
             used=used,
             capacity=1 if self._kind == "rw" else summary.capacity,
             waiting=summary.waiters,
-            oldest_wait=max(0.0, (now_us - float(first[0][1])) / 1e6) if first else None,
+            oldest_wait=seconds_since(float(first[0][1]), now_us) if first else None,
             holders=holders,
             queue=queue,
         )
@@ -83,15 +85,16 @@ class QueueInspection:
             if isinstance(record, Holder) and left > 0:
                 permits = 1 if self._kind == "rw" and record.weight < FULL else record.weight
                 process, more = told(record.process)
-                holders.append(
-                    HolderView(short(owner), process, more, int(record.fence), record.depth, permits, left / 1000)
-                )
+                reads = self._kind == "rw" and record.weight < FULL
+                since = None if reads else seconds_since(int(record.fence), now_us)
+                held = (int(record.fence), record.depth, permits, left / 1000, since)
+                holders.append(HolderView(short(owner), process, more, *held))
             elif isinstance(record, Waiter):
                 process, _ = told(record.process)
                 writes = record.weight >= FULL
                 wants = "permits" if self._kind == "semaphore" else "write" if writes else "read"
                 permits = record.weight if self._kind == "semaphore" else 1
-                waited = max(0.0, (now_us - float(score)) / 1e6)
+                waited = seconds_since(float(score), now_us)
                 alive = record.until > now_us // 1000
                 waiters.append(WaiterView(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
         holders.sort(key=lambda one: (one.fence, one.manager))  # in the order in which they came in

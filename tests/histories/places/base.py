@@ -56,6 +56,14 @@ class Place(ABC):
         """Every key without an expiry."""
         return [key for link in self.links() for key in locks.unlimited(link)]
 
+    def totals(self) -> dict[str, int]:
+        """Numbers that this place keeps and locks protect, by name."""
+        return {}
+
+    def broken(self) -> list[str]:
+        """What must not be in what it keeps."""
+        return []
+
     def strike(self, what: str, number: int, seconds: float) -> AbstractAsyncContextManager[None]:
         """A fault of a kind: it begins with the context and ends with it.
 

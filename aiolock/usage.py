@@ -1,0 +1,117 @@
+"""Calls and blocks that cannot work: their TypeError says what does. Type checkers say so by themselves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def usage(right: str, hints: Mapping[str, str] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Give a function errors that say how it is called.
+
+    Args:
+        right: a call that works.
+        hints: what to do instead of giving it a keyword of another library.
+
+    Errors: the function raises `TypeError` for the same calls as without this.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*args: P.args, **keywords: P.kwargs) -> R:
+            try:
+                return function(*args, **keywords)
+            except TypeError as error:
+                if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                    raise  # from inside
+                raise TypeError(_remedy(function, args, keywords, right, hints or {})) from None
+
+        return call
+
+    return decorate
+
+
+def _remedy(
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+    right: str,
+    hints: Mapping[str, str],
+) -> str:
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **given)
+    except TypeError as error:
+        what = str(error)
+    else:
+        raise AssertionError(f"{function.__qualname__} can be called so")
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    known = [name for name in signature.parameters if name != "self"]
+    foreign = [] if open_ended else sorted(given.keys() - set(known))
+    if foreign:
+        return unknown_keyword(foreign[0], hints, known)
+    return f"{what}: write {right}"
+
+
+def unknown_keyword(given: str, hints: Mapping[str, str], known: list[str]) -> str:
+    """What to say of a keyword that does not exist.
+
+    Args:
+        given: the keyword.
+        hints: what to do instead, for those of other libraries.
+        known: the keywords that exist.
+    """
+    return f"unexpected keyword argument {given!r}: {hints.get(given) or 'there are ' + (', '.join(known) or 'none')}"
+
+
+def _refuse(why: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, *_: object) -> NoReturn:
+        raise TypeError(f"{self!r} {why}")
+
+    return refuse
+
+
+class Renamed:
+    """A base of what asyncio and threading have, too, with another name for `locked()`."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            there = getattr(type(self), "is_locked", None) if name == "locked" else None
+            hint = there and f": call {'await ' if inspect.iscoroutinefunction(there) else ''}lock.is_locked()"
+            what = f"{type(self).__name__!r} object has no attribute {name!r}{hint or ''}"
+            raise AttributeError(what, name=name, obj=self)
+
+
+class AsyncOnly:
+    """A base of what `async with` enters."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = _refuse("needs `async with`, not `with` (for threads there is aiolock.sync)")
+
+
+class SyncOnly:
+    """A base of what `with` enters."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __aenter__ = __aexit__ = _refuse("needs `with`, not `async with` (for tasks there is aiolock.LockManager)")
+
+
+class TwoSides(Renamed):
+    """A base of what has a `read` and a `write` to enter."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse("cannot be entered itself: enter its `read` or `write`")

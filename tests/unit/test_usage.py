@@ -1,0 +1,154 @@
+"""Mistakes that people make, and what the errors tell them to do instead."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import aiolock.sync
+from aiolock import ConfigurationError, LockManager
+from aiolock.testing import MemoryBackend
+from aiolock.usage import usage
+
+
+def managers() -> list[Any]:
+    return [LockManager(MemoryBackend()), aiolock.sync.LockManager(MemoryBackend())]
+
+
+CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "lock('a', 30)": (lambda locks: locks.lock("a", 30), "too many .*: write locks.lock('a', ttl=30), or"),
+    "lock()": (lambda locks: locks.lock(), "missing .* 'name': write locks.lock('a'"),
+    "fair_lock('a', 30)": (lambda locks: locks.fair_lock("a", 30), "write locks.fair_lock('a', ttl=30)"),
+    "rw_lock('a', 30)": (lambda locks: locks.rw_lock("a", 30), "write locks.rw_lock('a', ttl=30)"),
+    "semaphore('a')": (lambda locks: locks.semaphore("a"), "missing .* 'permits': write locks.semaphore('a', 5)"),
+    "latch('a')": (lambda locks: locks.latch("a"), "missing .* 'count': write locks.latch('a', 3)"),
+    "acquire(2.0)": (lambda locks: locks.lock("a").acquire(2.0), "too many .*: write lock.acquire(timeout=2.0)"),
+    "try_acquire(2.0)": (lambda locks: locks.lock("a").try_acquire(2.0), "write lock.try_acquire(), which never waits"),
+    "semaphore.acquire(1, 2.0)": (
+        lambda locks: locks.semaphore("a", 5).acquire(1, 2.0),
+        "write semaphore.acquire(2, timeout=2.0)",
+    ),
+    "acquire(blocking=False)": (
+        lambda locks: locks.lock("a").acquire(blocking=False),
+        "unexpected keyword argument 'blocking': call try_acquire(), which never waits",
+    ),
+    "acquire(tiemout=2)": (lambda locks: locks.lock("a").acquire(tiemout=2), "'tiemout': there are timeout, owner"),
+    "try_acquire(tiemout=2)": (lambda locks: locks.lock("a").try_acquire(tiemout=2), "'tiemout': there are none"),
+    "lock('a', blocking=False)": (lambda locks: locks.lock("a", blocking=False), "call lock.try_acquire()"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_call_names_the_right_one(call: str) -> None:
+    """Of the asynchronous manager, and of that for threads. Kept by `usage`."""
+    do, told = CALLS[call]
+    for locks in managers():
+        with pytest.raises(TypeError) as caught:
+            do(locks)
+        assert re.search(re.sub(r"[()]", r"\\\g<0>", told), str(caught.value)), call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"host": "localhost"}, "'host': write it into the URL"),
+        ({"url": "redis://localhost"}, "'url': give it first and without a name"),
+        ({}, "missing a required argument: 'source': write LockManager"),
+    ],
+)
+def test_a_manager_is_made_with_a_url(arguments: dict[str, Any], told: str) -> None:
+    """Kept by `usage` of LockManager.__init__, and its HINTS."""
+    with pytest.raises(TypeError, match=told):
+        LockManager(**arguments)
+    with pytest.raises(TypeError, match="'timeout': pass acquire_timeout= for"):
+        LockManager("redis://localhost", timeout=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://localhost/x", "mysql://u:secret@localhost/x", "sqlite+aiosqlite:///x.db", "SQLITE:///x.db"]
+)
+def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None:
+    """But not what follows its scheme, which may be a password."""
+    with pytest.raises(ConfigurationError) as caught:
+        LockManager(url)
+    told = str(caught.value)
+    assert told.startswith(f"{url.partition('//')[0]}// is not supported: write redis://")
+    assert "sqlite:///locks.db for a file" in told
+    assert "secret" not in told
+
+
+def test_text_that_is_no_url_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match=r"^not a URL that aiolock knows: write redis://") as caught:
+        LockManager("secret@localhost:6379")
+    assert "secret" not in str(caught.value)
+
+
+def test_names_of_a_multi_lock_are_arguments() -> None:
+    with pytest.raises(ConfigurationError, match=r"write multi_lock\(\*names\)"):
+        LockManager(MemoryBackend()).multi_lock(["a", "b"])  # type: ignore[arg-type]
+
+
+async def test_the_wrong_kind_of_with() -> None:
+    """Kept by AsyncOnly, SyncOnly and TwoSides, each as a base of what it is a base of."""
+    tasks, threads = managers()
+    for entered in (tasks, tasks.lock("a"), tasks.rw_lock("a").read, tasks.semaphore("a", 2)):
+        with pytest.raises(TypeError, match="needs `async with`, not `with`"):
+            entered.__enter__()
+        with pytest.raises(TypeError, match="needs `async with`, not `with`"), entered:
+            pass
+    for entered in (threads, threads.lock("a"), threads.rw_lock("a").read, threads.semaphore("a", 2)):
+        with pytest.raises(TypeError, match="needs `with`, not `async with`"):
+            async with entered:
+                pass
+    for entered in (tasks.rw_lock("a"), threads.rw_lock("a")):
+        with pytest.raises(TypeError, match="enter its `read` or `write`"):
+            async with entered:
+                pass
+        with pytest.raises(TypeError, match="enter its `read` or `write`"), entered:
+            pass
+
+
+def test_an_acquisition_that_nobody_awaits_is_no_answer() -> None:
+    """Neither `if lock.acquire():` nor `with lock.acquire():`. Kept by Acquisition.__bool__ and AsyncOnly."""
+    lock = LockManager(MemoryBackend()).lock("a")
+    for begin in (lock.acquire, lock.try_acquire):
+        acquisition: Any = begin()
+        with pytest.raises(TypeError, match="is no answer yet: await it"):
+            assert acquisition
+        with pytest.raises(TypeError, match="needs `async with`"), acquisition:
+            pass
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "was never awaited"
+            del acquisition
+
+
+def test_locked_has_another_name() -> None:
+    """Kept by Renamed.__getattr__."""
+    tasks, threads = managers()
+    for locks, call in ((tasks, "await lock.is_locked()"), (threads, "lock.is_locked()")):
+        for lock in (locks.lock("a"), locks.rw_lock("a"), locks.multi_lock("a", "b")):
+            assert not hasattr(lock, "locked")
+            with pytest.raises(AttributeError, match=f": call {re.escape(call)}$"):
+                lock.locked()
+            with pytest.raises(AttributeError, match=r"no attribute 'lockd'$"):
+                lock.lockd()
+        with pytest.raises(AttributeError, match=r"no attribute 'locked'$"):
+            locks.semaphore("a", 2).locked()
+
+
+def test_a_type_error_from_inside_is_left_alone() -> None:
+    """Kept by the look at the traceback in `usage`."""
+
+    @usage("divide(2, 1)")
+    def divide(one: Any, other: Any) -> Any:
+        return one / other
+
+    assert divide(2, 1) == 2
+    with pytest.raises(TypeError, match="unsupported operand"):
+        divide("a", "b")
+    with pytest.raises(TypeError, match=r"write divide\(2, 1\)"):
+        divide(1, 2, 3)
