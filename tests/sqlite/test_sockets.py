@@ -121,6 +121,17 @@ async def handed_over(one: LockManager, two: LockManager) -> None:
         await (await waiting).release()
 
 
+async def test_a_socket_that_may_not_be_written_to(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its process asks by itself, and this is said once. Kept by Sockets._sent."""
+    async with sockets(path) as mine:
+        with mock.patch.object(mine, "_out") as out:
+            out.sendto.side_effect = PermissionError(13, "Permission denied")
+            for _ in range(2):
+                mine.send("0" * 32, "c", "p")
+    (told,) = [record.message for record in caplog.records]
+    assert "let all who may write to the file write to the sockets there" in told
+
+
 @pytest.mark.parametrize("way", ["deleted", "replaced", "emptied"])
 async def test_a_folder_that_is_deleted_in_use(url: str, path: Path, way: str) -> None:
     """As a cleaner of temporary files does. Kept by Sockets.look."""

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from random import randrange
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from ..transactional.engine import Outcome, Unavailable
 from ..transactional.loaded import Loaded, Row
 from .clock import HostClock
 from .file import LockFile, is_busy
-from .rows import GUARDED, load, save, save_if, sweep
+from .rows import GUARDED, anywhere, load, save, save_if, sweep
 from .sockets import Sockets, offered
 from .thread import SerialThread
 
@@ -68,7 +69,10 @@ class SQLiteEngine:
         self._clock: HostClock
         self._ran = False  # what is attempted may have been done
         self._dead: set[str] = set()  # listeners that are to be forgotten
-        self._written, self._swept = 0, ""  # rows since the last sweep, and the last key that it saw
+        self._written = randrange(
+            SWEEP
+        )  # rows since the last sweep; those of processes that write little are swept, too
+        self._swept: str | None = None  # the last key that a sweep saw
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -126,8 +130,7 @@ class SQLiteEngine:
             self._begin(link)
             if fresh:
                 self._clock = HostClock(link)
-            for channel in tuple(self._channels):
-                self._listens(link, channel)
+            self._enlist(link)
             link.execute("COMMIT")
         except BaseException as error:
             self._link = None
@@ -232,7 +235,9 @@ class SQLiteEngine:
         self._written += written
         if self._written >= SWEEP:
             now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
-            self._swept = self._changing(lambda link: sweep(link, self._swept, rows, now))
+            assert self._link is not None
+            after = anywhere(self._link) if self._swept is None else self._swept
+            self._swept = self._changing(lambda link: sweep(link, after, rows, now))
         if self._dead:
             forget = "DELETE FROM aiolock_listeners WHERE socket = ?"
             self._changing(lambda link: link.executemany(forget, [(name,) for name in self._dead]))
@@ -246,9 +251,20 @@ class SQLiteEngine:
         """How many listen. Those that have died do not, and are forgotten."""
         assert self._link is not None
         names = self._listeners(self._link, channel)
-        dead = {name for name in names if self._sockets is None or not self._sockets.heard(name)}
+        dead = self._silent(names)
         self._dead |= dead
         return len(names) - len(dead)
+
+    def _silent(self, names: Sequence[str]) -> set[str]:
+        return {name for name in names if self._sockets is None or not self._sockets.heard(name)}
+
+    def _enlist(self, link: sqlite3.Connection) -> None:
+        """Say who listens here, and forget all that have died. It always writes, so a read-only file is known."""
+        names = [name for (name,) in link.execute("SELECT DISTINCT socket FROM aiolock_listeners")]
+        dead = {self._name, *(self._silent(names) if self._sockets is not None else ())}
+        link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", [(name,) for name in dead])
+        for channel in tuple(self._channels):
+            self._listens(link, channel)
 
     def _register(self, channel: str) -> BackendError | None:
         if channel in self._channels:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain
+from random import randrange
 
 from ..transactional.loaded import Row
 
@@ -58,6 +59,15 @@ def _conditional(changes: int, keys: int, there: int) -> str:
 @cache
 def _holes(count: int) -> str:
     return ",".join("?" * count)
+
+
+def anywhere(link: sqlite3.Connection) -> str:
+    """A key by chance, or "": after it, a process begins to sweep. So those that sweep once come by all rows."""
+    (rows,) = link.execute("SELECT count(*) FROM aiolock").fetchone()
+    (key,) = link.execute(
+        "SELECT key FROM aiolock ORDER BY key LIMIT 1 OFFSET ?", (randrange(rows + 1),)
+    ).fetchone() or ("",)
+    return str(key)
 
 
 def sweep(link: sqlite3.Connection, after: str, rows: int, now_us: int) -> str:

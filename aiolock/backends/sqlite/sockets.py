@@ -17,6 +17,7 @@ from pathlib import Path
 from ...errors import BackendError
 from ...log import Log
 from .backlog import Backlog
+from .rights import Rights
 
 logger: Log = Log("aiolock.redis")
 
@@ -66,6 +67,7 @@ class Sockets:
         self._folder = Path()
         self._fd = -1
         self._inode = -1
+        self._forbidden = False
         self._until = 0.0  # after a failure
         self._bound: socket.socket | None = None
         self._in: socket.socket | None = None  # the same, once the loop knows of it
@@ -80,13 +82,14 @@ class Sockets:
         self._leave()
         self._folder = folder
         try:
-            self._bound = made = self._make()
+            self._bound = made = self._make(Rights(file))
         except OSError as error:
             if self._inode >= 0 and self.failure is None:
                 logger.warning("%s: this process cannot be woken any more, so its waiters ask: %s", folder, error)
             self.failure, self._until = error, time.monotonic() + AGAIN
             return False
         self.failure, self._until = None, 0.0
+        self._sweep()
         try:
             self._loop.call_soon_threadsafe(self._hear, made)
         except RuntimeError:  # the loop was closed
@@ -113,7 +116,7 @@ class Sockets:
 
     def heard(self, name: str) -> bool:
         """Whether a process reads there. The socket of one that was killed is removed."""
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(str(name)):
             return False
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
@@ -143,19 +146,23 @@ class Sockets:
         except OSError:
             return False
 
-    def _make(self) -> socket.socket:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self._folder)
-        self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    def _make(self, rights: Rights) -> socket.socket:
+        self._fd = rights.folder(self._folder)
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             made.setblocking(False)
             made.bind(self._path(self._name))
             self._inode = os.stat(self._name, dir_fd=self._fd, follow_symlinks=False).st_ino
+            rights.give(self._fd, self._folder / self._name)
         except BaseException:
             made.close()
             raise
         return made
+
+    def _sweep(self) -> None:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._fd):
+                self.heard(name)
 
     def _leave(self) -> None:
         """The folder, with the own socket."""
@@ -172,6 +179,11 @@ class Sockets:
         """Send; return False if the receiver is full. Called anywhere."""
         try:
             self._out.sendto(data, self._path(name))
+        except PermissionError as error:
+            if not self._forbidden:
+                self._forbidden = True
+                remedy = "let all who may write to the file write to the sockets there"
+                logger.warning("%s: not all can be woken, so waiters there ask: %s: %s", self._folder, error, remedy)
         except OSError as error:  # otherwise it is gone
             return error.errno not in _FULL
         return True
