@@ -69,9 +69,8 @@ class SQLiteEngine:
         self._clock: HostClock
         self._ran = False  # what is attempted may have been done
         self._dead: set[str] = set()  # listeners that are to be forgotten
-        self._written = randrange(
-            SWEEP
-        )  # rows since the last sweep; those of processes that write little are swept, too
+        # Rows since the last sweep; by chance, so that those of processes that write little are swept, too.
+        self._written = randrange(SWEEP)
         self._swept: str | None = None  # the last key that a sweep saw
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
