@@ -69,9 +69,7 @@ class SQLiteEngine:
         self._clock: HostClock
         self._ran = False  # what is attempted may have been done
         self._dead: set[str] = set()  # listeners that are to be forgotten
-        self._written = randrange(
-            SWEEP
-        )  # rows since the last sweep; those of processes that write little are swept, too
+        self._written = randrange(SWEEP)  # rows since the last sweep; begun anywhere: many processes write only few
         self._swept: str | None = None  # the last key that a sweep saw
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
