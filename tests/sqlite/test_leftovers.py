@@ -33,7 +33,7 @@ def rows(path: Path, table: str) -> int:
 
 
 async def test_sockets_of_killed_processes(url: str, path: Path) -> None:
-    """Kept by Sockets._sweep and SQLiteEngine._enlist."""
+    """Kept by SQLiteEngine._enlist."""
     sockets = f"{path}-sockets"
     async with LockManager(url):
         mine = os.listdir(sockets)

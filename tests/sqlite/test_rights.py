@@ -174,11 +174,12 @@ def test_users_wake_each_other(shared: Path, holder: int, waiter: int) -> None:
 
 @pytest.mark.skipif(not ROOT, reason="needs root")
 def test_a_user_who_may_only_read(shared: Path) -> None:
-    """Entering says so. Kept by SQLiteEngine._use, which writes."""
-    for number, mode in ((1001, 0o660), (1002, 0o640)):
-        shared.chmod(mode)
+    """Entering says so. Kept by SQLiteEngine._enlist, which writes."""
+    for number in (1001, 1002):
         with user("waits", number, shared) as one:
             told, _ = one.communicate(timeout=30)
+        shared.chmod(0o640)
+        Path(f"{shared}-sockets").chmod(0o750)
     assert "read-only: let the process write to the file and to its folder" in told.splitlines()[-1]
     assert not told.startswith("has it")
     assert "acquir" not in told

@@ -86,6 +86,16 @@ async def test_the_socket_of_a_killed_process_is_removed(path: Path) -> None:
             assert mine.heard(mine._name)
 
 
+async def test_the_socket_of_a_process_that_was_killed_before_it_listened(path: Path) -> None:
+    """Kept by Sockets._sweep."""
+    async with sockets(path) as dead:
+        await asyncio.sleep(0)
+        dead._hear(None)
+        assert (folder(path) / dead._name).exists()
+        async with sockets(path) as mine:
+            assert [there.name for there in folder(path).iterdir()] == [mine._name]
+
+
 async def test_names_that_are_no_sockets(path: Path) -> None:
     """Rows may say anything: no file of another folder is removed. Kept by Sockets.heard."""
     (path.parent / "precious").write_text("x")
