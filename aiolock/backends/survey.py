@@ -101,7 +101,7 @@ class Reader(Asker):
 
     def _concerns_a_key(self, reply: ErrorReply) -> bool:
         """Other keys can be read all the same."""
-        return code_of(reply) == "WRONGTYPE" or (self._shares and code_of(reply) in ELSEWHERE)
+        return code_of(reply) in ("WRONGTYPE", "DAMAGED") or (self._shares and code_of(reply) in ELSEWHERE)
 
     def _refused(self, command: Command, reply: ErrorReply) -> AiolockError:
         if code_of(reply) in ELSEWHERE:

@@ -17,8 +17,14 @@ class ErrorReply(Exception):
 class WrongType(ErrorReply):
     """A key holds another type than the command works on."""
 
-    def __init__(self) -> None:
-        super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+    def __init__(self, text: str = "WRONGTYPE Operation against a key holding the wrong kind of value") -> None:
+        super().__init__(text)
+
+
+class Damaged(str):
+    """Stands for a value that cannot be read, and says so; no command works on it."""
+
+    __slots__ = ()
 
 
 class Scores(dict[str, int]):
@@ -183,7 +189,7 @@ class Store:
     def _typed(self, key: str, kind: type[T]) -> T:
         value = self._values[key] if self.exists(key) else kind()
         if type(value) is not kind:
-            raise WrongType
+            raise WrongType(value) if isinstance(value, Damaged) else WrongType
         return value
 
     def _remove(self, key: str, values: dict[str, str] | Scores, member: str) -> int:

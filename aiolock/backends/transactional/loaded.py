@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeVar
 
-from ...scripts.store import Scores, Store
+from ...scripts.store import Damaged, Scores, Store
+
+C = TypeVar("C", bound=Collection[Any])
 
 KINDS: dict[type, str] = {str: "string", dict: "hash", Scores: "zset"}
 """What a value is called, as Redis's TYPE does."""
@@ -31,7 +33,7 @@ class Loaded(Store):
 
     Args:
         now_us: the store's time, for all that runs here.
-        rows: the keys that exist.
+        rows: the keys that exist. One that is damaged is refused to those who need it; it can be deleted.
         listeners: how many listen on a channel.
 
     Attributes:
@@ -44,7 +46,11 @@ class Loaded(Store):
         self._rows = rows
         self._listeners = listeners
         for key, row in rows.items():
-            self.load(key, _value(row), row.expires)
+            try:
+                self.load(key, _value(row), row.expires)
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                text = f"DAMAGED the row of key {key!r} cannot be read: delete it while nobody holds the lock"
+                self.load(key, Damaged(text), None)
 
     def publish(self, channel: str, payload: str) -> int:
         self.published.append((channel, payload))
@@ -57,10 +63,11 @@ class Loaded(Store):
         """What to write: a row, or None for a key that there is no more, unless that expired by itself."""
         now = self.wall_us()
         found: dict[str, Row | None] = {
-            key: None for key, row in self._rows.items() if row.expires is None or row.expires > now
+            key: None for key, row in self._rows.items() if not isinstance(row.expires, int) or row.expires > now
         }
         for key, value, expires in self.contents():
-            row = Row(KINDS[type(value)], _text(value), expires)
+            damaged = isinstance(value, Damaged)
+            row = self._rows[key] if damaged else Row(KINDS[type(value)], _text(value), expires)
             if row != self._rows.get(key):
                 found[key] = row
             else:
@@ -69,10 +76,25 @@ class Loaded(Store):
 
 
 def _value(row: Row) -> str | dict[str, str] | Scores:
+    """Raises one of several errors if it is not what we write: others may edit a file."""
+    if not isinstance(row.expires, int | None):
+        raise TypeError
     if row.kind == "string":
-        return row.value
+        return _all_of(str, [row.value])[0]
     members: dict[str, Any] = json.loads(row.value)
-    return Scores.of(members) if row.kind == "zset" else members
+    if row.kind == "zset":
+        _all_of(int, members.values())
+        return Scores.of(members)
+    _all_of(str, members.values())
+    if row.kind != "hash":
+        raise ValueError
+    return members
+
+
+def _all_of(kind: type, values: C) -> C:
+    if not {kind}.issuperset(map(type, values)):
+        raise TypeError
+    return values
 
 
 def _text(value: str | dict[str, str] | Scores) -> str:
