@@ -79,7 +79,7 @@ def _set(store: Store, key: str, value: Word, _px: str, ms: Word) -> Answer:
 
 
 def _hmget(store: Store, key: str, *fields: str) -> Answer:
-    return [store.hget(key, field) for field in fields]
+    return [*store.hmget(key, fields)]
 
 
 def _hgetall(store: Store, key: str) -> list[Answer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -118,6 +118,9 @@ class Store:
 
     def hget(self, key: str, field: str) -> str | None:
         return self._hash(key).get(field)
+
+    def hmget(self, key: str, fields: Sequence[str]) -> list[str | None]:
+        return [*map(self._hash(key).get, fields)]
 
     def hset(self, key: str, fields: dict[str, str]) -> int:
         """Return how many of the fields are new."""
