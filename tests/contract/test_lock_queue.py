@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, Lock, LockLost, LockManager, LossReason
+from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from tests.support.locks import let_expire, nothing_held
 from tests.support.proxy import FaultProxy
@@ -67,7 +68,8 @@ async def _waits(place: Place, lock: Lock, entries: int) -> asyncio.Task[int]:
 
 def _heard(manager: LockManager) -> bool:
     """Whether it knows that it waits: a first request that an outage leaves without an answer fails."""
-    return any(entry.state is QUEUED for entry in manager._runtime.queue_entries.values())
+    entries = manager._runtime.queue_entries.values()
+    return any(isinstance(entry, QueueEntry) and entry.state is QUEUED for entry in entries)
 
 
 # A lock and a fair lock of one name.

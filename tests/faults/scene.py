@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import redis
 
 from aiolock import BackendError, Lease, Lock, LockManager
+from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from tests.support import locks
 
@@ -29,7 +30,8 @@ USER = "aiolock-nokill"
 
 def queued(locks: LockManager) -> bool:
     """Whether a waiter of this manager has been told that it is in the queue: the server knows that earlier."""
-    return any(getattr(entry, "state", None) is QUEUED for entry in locks._runtime.queue_entries.values())  # type: ignore[attr-defined]
+    entries = locks._runtime.queue_entries.values()
+    return any(isinstance(entry, QueueEntry) and entry.state is QUEUED for entry in entries)
 
 
 def key_of(name: str = NAME) -> str:

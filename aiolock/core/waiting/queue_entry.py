@@ -152,7 +152,7 @@ class QueueEntry:
         if grant is None:
             self.state, self._call = ASKING, call
         else:
-            self._heard = self.continues = True
+            self._heard = True
             self.has(grant, call.sent_at)
 
     def has(self, grant: Granted, sent_at: float) -> None:
