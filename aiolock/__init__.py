@@ -1,5 +1,7 @@
 """Distributed locks on Redis for asyncio: a guarded block is cancelled before another holder can enter."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from .core.acquisition import Acquisition as Acquisition
 from .core.acquisition import Attempt as Attempt
 from .core.holding.level import Owner as Owner
@@ -33,7 +35,20 @@ from .primitives.rw_lock import RWLockInfo as RWLockInfo
 from .primitives.rw_lock import RWLockSide as RWLockSide
 from .primitives.semaphore import Semaphore as Semaphore
 from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
-from .recipes.fenced import fenced as fenced
+
+if _TYPE_CHECKING:
+    from .recipes.fenced import fenced as fenced
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import recipes when they are used."""
+        if name != "fenced":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        from .recipes import fenced
+
+        globals()[name] = fenced
+        return fenced
+
 
 __all__ = [
     "AcquireTimeout",

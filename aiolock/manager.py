@@ -9,7 +9,6 @@ from typing import Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
-from .backends.quorum import QuorumBackend
 from .backends.redis import Client, ClusterClient, Seeds, Sentinels, is_cluster
 from .clock import format_seconds
 from .core.lifecycle import Lifecycle
@@ -201,6 +200,8 @@ class LockManager(LockFactory, AsyncOnly):
         Raises:
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
         """
+        from .backends.quorum import QuorumBackend  # only who uses it needs it
+
         patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             raise ConfigurationError("", "a quorum needs a list of servers: LockManager.quorum([url, url, url])")

@@ -1,4 +1,4 @@
-"""What you can create a manager with: a URL, a client, or a backend."""
+"""What you can create a manager with: a URL, a client, or a backend. All but one server is imported on first use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from ..event_log import log_event
 from ..events import Event
 from ..scripts.keys import Keys
 from .base import Backend
-from .cluster import ClusterBackend
-from .memory import MemoryBackend, named_store
 from .redis import Client, ClusterClient, Handshake, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
-from .replicated import ReplicatedBackend
-from .sentinel import SentinelBackend
 
 
 def backend_of(
@@ -43,9 +39,11 @@ def backend_of(
     if replicas is not None and (in_memory or in_file or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
     if isinstance(source, str) and in_memory:
+        from .memory import MemoryBackend, named_store
+
         return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, str) and in_file:
-        from .sqlite import SQLiteEngine, path_of  # only who uses it needs it
+        from .sqlite import SQLiteEngine, path_of
         from .transactional import TransactionalBackend
 
         engine = SQLiteEngine(path_of(source), request_timeout)
@@ -54,6 +52,9 @@ def backend_of(
         return source
     channel = Keys(namespace).managers if pushes else ""
     if isinstance(source, Seeds) or is_cluster(source):
+        from .cluster import ClusterBackend
+        from .replicated import ReplicatedBackend
+
         seeds = source if isinstance(source, Seeds) else Seeds(source)
         plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell)
         if replicas is None:
@@ -64,6 +65,8 @@ def backend_of(
             ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain, tell=tell),
         )
     if isinstance(source, Sentinels) or is_sentinel(source):
+        from .sentinel import SentinelBackend
+
         sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
         return SentinelBackend(
             sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel, tell=tell
@@ -73,5 +76,7 @@ def backend_of(
     backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell)
     if replicas is None:
         return backend
+    from .replicated import ReplicatedBackend
+
     checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
     return ReplicatedBackend(backend, checked, lambda: backend.run_id)

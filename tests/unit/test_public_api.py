@@ -88,6 +88,7 @@ def test_the_public_api_is_frozen() -> None:
 
 def test_all_is_complete() -> None:
     for module in MODULES:
+        assert all(hasattr(module, name) for name in module.__all__)  # some are imported on first use
         collects = hasattr(module, "__path__")  # a package offers what its modules define
         public = {
             name
