@@ -35,7 +35,7 @@ async def test_a_path_longer_than_a_socket_may_have(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100) / ("y" * 100)
     deep.mkdir(parents=True)
     url = f"sqlite:///{deep}/locks.db"
-    async with LockManager(url, ttl=60) as locks, LockManager(url, ttl=60, recheck=60, liveness=60) as others:
+    async with LockManager(url, ttl=60) as locks, LockManager(url, ttl=60, recheck=300, liveness=300) as others:
         lease = await locks.lock("a").acquire()
         waiting = asyncio.ensure_future(others.lock("a").acquire())
         async with asyncio.timeout(ENOUGH):
@@ -146,7 +146,10 @@ async def test_a_socket_that_may_not_be_written_to(path: Path, caplog: pytest.Lo
 @pytest.mark.parametrize("way", ["deleted", "replaced", "emptied"])
 async def test_a_folder_that_is_deleted_in_use(url: str, path: Path, way: str) -> None:
     """As a cleaner of temporary files does. Kept by Sockets.look."""
-    async with LockManager(url, ttl=60, liveness=60) as one, LockManager(url, ttl=60, liveness=60) as two:
+    async with (
+        LockManager(url, ttl=60, recheck=300, liveness=300) as one,
+        LockManager(url, ttl=60, recheck=300, liveness=300) as two,
+    ):
         await handed_over(one, two)
         gone = [(own.name,) for own in folder(path).iterdir()]
         if way == "emptied":
