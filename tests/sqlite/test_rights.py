@@ -117,7 +117,7 @@ async def warm_up():  # later, modules cannot be imported
             await hand_over(one, two)
 
 async def main(what, url):
-    async with LockManager(url, ttl=60, liveness=60) as locks:
+    async with LockManager(url, ttl=60, recheck=300, liveness=300) as locks:
         lease = await locks.fair_lock("a").acquire()
         print("has it", flush=True)
         while what == "holds" and not (await locks.fair_lock("a").info()).waiters:
@@ -159,7 +159,7 @@ def user(what: str, number: int, path: Path) -> subprocess.Popen[str]:
 @pytest.mark.skipif(not ROOT, reason="needs root")
 @pytest.mark.parametrize(("holder", "waiter"), [(1001, 1002), (1002, 1001), (1001, 0), (0, 1001)])
 def test_users_wake_each_other(shared: Path, holder: int, waiter: int) -> None:
-    """Without a message it takes 20 s. Kept by Rights."""
+    """Without a message it takes a minute. Kept by Rights."""
     with user("holds", holder, shared) as one:
         assert one.stdout is not None
         assert one.stdout.readline() == "has it\n"

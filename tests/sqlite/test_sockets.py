@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 from unittest import mock
-from uuid import uuid4
 
 import pytest
 
@@ -35,7 +35,7 @@ async def test_a_path_longer_than_a_socket_may_have(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 100) / ("y" * 100)
     deep.mkdir(parents=True)
     url = f"sqlite:///{deep}/locks.db"
-    async with LockManager(url, ttl=60) as locks, LockManager(url, ttl=60, recheck=60, liveness=60) as others:
+    async with LockManager(url, ttl=60) as locks, LockManager(url, ttl=60, recheck=300, liveness=300) as others:
         lease = await locks.lock("a").acquire()
         waiting = asyncio.ensure_future(others.lock("a").acquire())
         async with asyncio.timeout(ENOUGH):
@@ -49,7 +49,7 @@ async def test_a_path_longer_than_a_socket_may_have(tmp_path: Path) -> None:
 async def sockets(path: Path, deliver: Callable[[str, str], None] = lambda *_: None) -> AsyncIterator[Sockets]:
     """A manager's, beside a file."""
     path.touch()  # noqa: ASYNC240
-    mine = Sockets(uuid4().hex, deliver, asyncio.get_running_loop())
+    mine = Sockets(deliver, asyncio.get_running_loop())
     assert mine.look(path)
     assert not mine.look(path)
     yield mine
@@ -65,7 +65,7 @@ async def test_a_receiver_that_is_full_gets_all_in_the_end(path: Path) -> None:
         asyncio.timeout(ENOUGH),
     ):
         for number in range(500):  # before the loop lets the receiver read
-            sender.send(receiver._name, "c", str(number))
+            sender.send(receiver.name, "c", str(number))
         got = [await heard.get() for _ in range(500)]
     assert sorted(got, key=int) == [str(number) for number in range(500)]
 
@@ -73,17 +73,17 @@ async def test_a_receiver_that_is_full_gets_all_in_the_end(path: Path) -> None:
 async def test_the_socket_of_a_killed_process_is_removed(path: Path) -> None:
     """Kept by Sockets.heard."""
     async with sockets(path) as mine, sockets(path) as dead:
-        there = folder(path) / dead._name
-        assert mine.heard(dead._name)
+        there = folder(path) / dead.name
+        assert mine.heard(dead.name)
         await asyncio.sleep(0)
         assert dead._in is not None
         dead._hear(None)  # as the end of its process does: its file stays
         assert there.exists()
-        assert not mine.heard(dead._name)
+        assert not mine.heard(dead.name)
         assert not there.exists()
         assert not mine.heard("0" * 32)
         with mock.patch("socket.socket", side_effect=OSError("too many open files")):
-            assert mine.heard(mine._name)
+            assert mine.heard(mine.name)
 
 
 async def test_the_socket_of_a_process_that_was_killed_before_it_listened(path: Path) -> None:
@@ -91,16 +91,17 @@ async def test_the_socket_of_a_process_that_was_killed_before_it_listened(path: 
     async with sockets(path) as dead:
         await asyncio.sleep(0)
         dead._hear(None)
-        assert (folder(path) / dead._name).exists()
+        assert (folder(path) / dead.name).exists()
         async with sockets(path) as mine:
-            assert [there.name for there in folder(path).iterdir()] == [mine._name]
+            assert [there.name for there in folder(path).iterdir()] == [mine.name]
 
 
 async def test_names_that_are_no_sockets(path: Path) -> None:
     """Rows may say anything: no file of another folder is removed. Kept by Sockets.heard."""
     (path.parent / "precious").write_text("x")
     async with sockets(path) as mine:
-        for name in ("../precious", "precious", "", "x\0y", "."):
+        names: list[Any] = ["../precious", "precious", "", "x\0y", ".", 7, b"x", None]  # a column may have any type
+        for name in names:
             assert not mine.heard(name)
             mine.send(name, "c", "p")
     assert (path.parent / "precious").exists()
@@ -110,8 +111,8 @@ async def test_what_others_write_there_is_ignored(path: Path) -> None:
     heard: list[tuple[str, str]] = []
     async with sockets(path, lambda *message: heard.append(message)) as mine, sockets(path) as other:
         for data in (b"", b"\xff", b"{}", b"[1]", b"5", b"null", b"[" * 9999, b'["a", "b", "c"]'):
-            other._sent(mine._name, data)
-        other.send(mine._name, "channel", "payload")
+            other._sent(mine.name, data)
+        other.send(mine.name, "channel", "payload")
         async with asyncio.timeout(ENOUGH):
             while not heard:  # noqa: ASYNC110
                 await asyncio.sleep(0)
@@ -145,8 +146,12 @@ async def test_a_socket_that_may_not_be_written_to(path: Path, caplog: pytest.Lo
 @pytest.mark.parametrize("way", ["deleted", "replaced", "emptied"])
 async def test_a_folder_that_is_deleted_in_use(url: str, path: Path, way: str) -> None:
     """As a cleaner of temporary files does. Kept by Sockets.look."""
-    async with LockManager(url, ttl=60, liveness=60) as one, LockManager(url, ttl=60, liveness=60) as two:
+    async with (
+        LockManager(url, ttl=60, recheck=300, liveness=300) as one,
+        LockManager(url, ttl=60, recheck=300, liveness=300) as two,
+    ):
         await handed_over(one, two)
+        gone = [(own.name,) for own in folder(path).iterdir()]
         if way == "emptied":
             for own in folder(path).iterdir():
                 own.unlink()
@@ -155,7 +160,11 @@ async def test_a_folder_that_is_deleted_in_use(url: str, path: Path, way: str) -
         if way == "replaced":
             folder(path).mkdir()
         await handed_over(one, two)
+        with closing(sqlite3.connect(path)) as late:  # others forget only now who had died
+            late.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", gone)
+            late.commit()
         await handed_over(two, one)
+        await handed_over(one, two)
 
 
 async def test_without_sockets_waiters_poll(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +205,9 @@ async def test_a_socket_that_cannot_be_again(url: str, path: Path, caplog: pytes
 
 
 def test_where_sockets_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert module.offered(tmp_path, "a" * 32)
+    assert module.offered(tmp_path)
     monkeypatch.setattr("sys.platform", "darwin")
-    assert module.offered(Path("/tmp/locks.db"), "a" * 32)
-    assert not module.offered(tmp_path / ("x" * 100), "a" * 32)
+    assert module.offered(Path("/tmp/locks.db"))
+    assert not module.offered(tmp_path / ("x" * 100))
     monkeypatch.setattr("sys.platform", "win32")
-    assert not module.offered(Path("/tmp/locks.db"), "a" * 32)
+    assert not module.offered(Path("/tmp/locks.db"))

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from random import randrange
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from ...errors import BackendError
 from ...log import Log
@@ -57,9 +56,8 @@ class SQLiteEngine:
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
         self._file = LockFile(self.path, REASONED * request_timeout, lambda: self._closing)
-        self._name = uuid4().hex
         there = Path(os.path.realpath(path))
-        self.abilities: Abilities = Abilities(messages=offered(there, self._name), store="SQLite")
+        self.abilities: Abilities = Abilities(messages=offered(there), store="SQLite")
         self._thread: SerialThread | None = None
         self._channels: set[str] = set()
         self._sockets: Sockets | None = None
@@ -75,9 +73,9 @@ class SQLiteEngine:
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        self._closing, self._channels, self._name = False, set(), uuid4().hex
+        self._closing, self._channels = False, set()
         self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
-        self._sockets = Sockets(self._name, deliver, loop) if self.abilities.messages else None
+        self._sockets = Sockets(deliver, loop) if self.abilities.messages else None
         try:
             opened: asyncio.Future[Unavailable | None] = loop.create_future()
             self._do(self._use, partial(_resolve, opened))
@@ -260,7 +258,7 @@ class SQLiteEngine:
     def _enlist(self, link: sqlite3.Connection) -> None:
         """Say who listens here, and forget all that have died. It always writes, so a read-only file is known."""
         names = [name for (name,) in link.execute("SELECT DISTINCT socket FROM aiolock_listeners")]
-        dead = {self._name, *(self._silent(names) if self._sockets is not None else ())}
+        dead = {"", *(self._silent(names) if self._sockets is not None else ())}
         link.executemany("DELETE FROM aiolock_listeners WHERE socket = ?", [(name,) for name in dead])
         for channel in tuple(self._channels):
             self._listens(link, channel)
@@ -272,17 +270,21 @@ class SQLiteEngine:
 
     def _listens(self, link: sqlite3.Connection, channel: str) -> None:
         if self._sockets is not None and self._sockets.failure is None:
-            link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._name))
+            link.execute("INSERT OR IGNORE INTO aiolock_listeners VALUES(?, ?)", (channel, self._sockets.name))
 
     def _forget(self, channel: str) -> None:
-        delete = "DELETE FROM aiolock_listeners WHERE channel = ? AND socket = ?"
-        self._changing(lambda link: link.execute(delete, (channel, self._name)))
+        self._unlist("DELETE FROM aiolock_listeners WHERE socket = ? AND channel = ?", channel)
+
+    def _unlist(self, delete: str, *channel: str) -> None:
+        sockets = self._sockets
+        if sockets is not None:
+            self._changing(lambda link: link.execute(delete, (sockets.name, *channel)))
 
     def _end(self) -> None:
         if self._link is None:
             return
         with contextlib.suppress(Unavailable):  # others notice that the socket is gone
-            self._changing(lambda link: link.execute("DELETE FROM aiolock_listeners WHERE socket = ?", (self._name,)))
+            self._unlist("DELETE FROM aiolock_listeners WHERE socket = ?")
         if self._link is not None:
             self._link.close()
             self._link = None

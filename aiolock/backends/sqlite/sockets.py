@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from ...errors import BackendError
 from ...log import Log
@@ -37,9 +38,9 @@ def folder_of(file: Path) -> Path:
     return Path(f"{file}-sockets")
 
 
-def offered(file: Path, name: str) -> bool:
-    """Whether sockets of such names can be beside a file."""
-    short = sys.platform == "linux" or len(os.fsencode(folder_of(file) / name)) <= PATH
+def offered(file: Path) -> bool:
+    """Whether sockets can be beside a file."""
+    short = sys.platform == "linux" or len(os.fsencode(folder_of(file) / uuid4().hex)) <= PATH
     return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and short
 
 
@@ -50,21 +51,22 @@ class Sockets:
     else is called in one thread.
 
     Args:
-        name: of the own socket, used by no other: 32 hexadecimal digits.
         deliver: gets the messages, on the loop: channel and payload.
         loop: the manager's.
 
     Attributes:
+        name: of the own socket; a new one for each, so that nobody takes it for one that is gone.
         failure: why this process cannot be woken; None if it can.
     """
 
-    def __init__(self, name: str, deliver: Callable[[str, str], None], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, deliver: Callable[[str, str], None], loop: asyncio.AbstractEventLoop) -> None:
+        self.name: str = ""
         self.failure: OSError | None = None
-        self._name = name
         self._deliver = deliver
         self._loop = loop
         self._backlog = Backlog(loop, self._sent)
-        self._folder = Path()
+        self._file = self._folder = Path()
+        self._own = ""
         self._fd = -1
         self._inode = -1
         self._forbidden = False
@@ -75,17 +77,18 @@ class Sockets:
         self._out.setblocking(False)
 
     def look(self, file: Path) -> bool:
-        """Have a socket beside a file; return whether it is a new one: no listener's row can be there yet."""
-        folder = folder_of(file)
-        if folder == self._folder and (self._is_there() or time.monotonic() < self._until):
+        """Have a socket beside a file; return whether it is a new one, of which nobody knows yet."""
+        if file == self._file and (self._is_there() or time.monotonic() < self._until):
             return False
         self._leave()
-        self._folder = folder
+        self._file, self._folder = file, folder_of(file)
+        self.name = uuid4().hex
+        self._own = str(self._folder / self.name)
         try:
             self._bound = made = self._make(Rights(file))
         except OSError as error:
             if self._inode >= 0 and self.failure is None:
-                logger.warning("%s: this process cannot be woken any more, so its waiters ask: %s", folder, error)
+                logger.warning("%s: this process cannot be woken any more, so its waiters ask: %s", self._folder, error)
             self.failure, self._until = error, time.monotonic() + AGAIN
             return False
         self.failure, self._until = None, 0.0
@@ -110,7 +113,7 @@ class Sockets:
     def send(self, name: str, channel: str, payload: str) -> None:
         """Send to a socket, if it is there. What a full receiver cannot take is sent again."""
         data = json.dumps([channel, payload]).encode()
-        if _NAME.fullmatch(name) and not self._sent(name, data):
+        if _NAME.fullmatch(str(name)) and not self._sent(name, data):
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._backlog.keep, name, data)
 
@@ -142,7 +145,7 @@ class Sockets:
 
     def _is_there(self) -> bool:
         try:
-            return os.stat(self._folder / self._name, follow_symlinks=False).st_ino == self._inode
+            return os.stat(self._own, follow_symlinks=False).st_ino == self._inode
         except OSError:
             return False
 
@@ -151,9 +154,9 @@ class Sockets:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             made.setblocking(False)
-            made.bind(self._path(self._name))
-            self._inode = os.stat(self._name, dir_fd=self._fd, follow_symlinks=False).st_ino
-            rights.give(self._fd, self._folder / self._name)
+            made.bind(self._path(self.name))
+            self._inode = os.stat(self.name, dir_fd=self._fd, follow_symlinks=False).st_ino
+            rights.give(self._fd, self._folder / self.name)
         except BaseException:
             made.close()
             raise
@@ -168,7 +171,7 @@ class Sockets:
         """The folder, with the own socket."""
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                os.unlink(self._name, dir_fd=self._fd)
+                os.unlink(self.name, dir_fd=self._fd)
             fd, self._fd = self._fd, -1
             os.close(fd)
 
