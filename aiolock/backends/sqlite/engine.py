@@ -1,4 +1,4 @@
-"""SQLite in one thread, a write transaction for the requests of a moment; messages by datagrams after the commit."""
+"""SQLite in one thread, one write for the requests of a moment; messages by datagrams after it."""
 
 from __future__ import annotations
 
