@@ -205,8 +205,9 @@ class SQLiteEngine:
             for channel, payload in published:
                 for name in self._alive[channel]:
                     self._sockets.send(name, channel, payload)
-        with contextlib.suppress(Unavailable):  # the next request says it
-            self._sweep(written)
+        self._written += written
+        if self._dead or self._written >= SWEEP:
+            self._do(self._sweep, _ignore)  # those who ask do not wait for it; if it fails, the next request says why
         return outcomes
 
     def _guess(self, calls: Sequence[Call[Any]], keys: Sequence[str], link: sqlite3.Connection) -> Decided | None:
@@ -235,16 +236,17 @@ class SQLiteEngine:
         store = Loaded(self._clock.now_us(), rows, self._count)
         return [_answer(store, call) for call in calls], store
 
-    def _sweep(self, written: int) -> None:
-        """Delete what has expired and what is gone: one part after the other, twice as many rows as were written."""
-        self._written += written
-        if self._written >= SWEEP:
-            now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
-            self._swept = self._changing(lambda link: sweep(link, self._swept, rows, now))
-        if self._dead:
+    def _sweep(self) -> None:
+        """Delete a part of what has expired or is gone: twice as many rows are looked at as were written."""
+        now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
+        dead, self._dead = self._dead, set()
+
+        def clean(link: sqlite3.Connection) -> str:
             forget = "DELETE FROM aiolock_listeners WHERE socket = ?"
-            self._changing(lambda link: link.executemany(forget, [(name,) for name in self._dead]))
-            self._dead.clear()
+            link.executemany(forget, [(name,) for name in dead])
+            return sweep(link, self._swept, rows, now)
+
+        self._swept = self._changing(clean)
 
     def _listeners(self, channel: str) -> list[str]:
         assert self._link is not None
