@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
@@ -307,6 +308,25 @@ async def test_rows_of_names_that_expired_are_swept(url: str, path: Path, monkey
                 pass
     rows = {key for (key,) in sqlite3.connect(path).execute("SELECT key FROM aiolock")}
     assert not [key for key in rows if "{n" in key]
+
+
+async def test_nobody_waits_for_a_sweep(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer comes before what is due after it. Kept by SQLiteEngine._transact."""
+    held, swept = threading.Event(), threading.Event()
+
+    def sweep(*_: object) -> str:
+        assert held.wait(ENOUGH)
+        swept.set()
+        return ""
+
+    monkeypatch.setattr("aiolock.backends.sqlite.engine.SWEEP", 1)
+    monkeypatch.setattr("aiolock.backends.sqlite.engine.sweep", sweep)
+    async with LockManager(url, ttl=60) as locks:
+        lease = await locks.lock("a").acquire()
+        assert not swept.is_set()
+        held.set()
+        await lease.release()
+    assert swept.is_set()
 
 
 def test_without_lupa(url: str) -> None:

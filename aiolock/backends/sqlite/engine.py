@@ -1,4 +1,4 @@
-"""SQLite in one thread, a write transaction for the requests of a moment; messages by datagrams after the commit."""
+"""SQLite in one thread, one write for the requests of a moment; messages by datagrams after it."""
 
 from __future__ import annotations
 
@@ -188,10 +188,12 @@ class SQLiteEngine:
         keys = list(dict.fromkeys(key for call in calls for key in call.keys))
         decided = self._attempt(partial(self._guess, calls, keys)) if len(keys) <= GUARDED else None
         outcomes, published, written = decided or self._changing(partial(self._decide, calls, keys))
-        try:  # what goes wrong from here on undoes no decision
+        self._written += written
+        if self._dead or self._written >= SWEEP:
+            self._do(self._sweep, _ignore)  # those who ask do not wait for it; if it fails, the next request says why
+        try:
             self._publish(published)
-            self._sweep(written)
-        except Exception:
+        except Exception:  # it is decided all the same
             logger.exception("%s: messages were not sent: waiters ask by themselves", self.address)
         return outcomes
 
@@ -227,18 +229,18 @@ class SQLiteEngine:
         store = Loaded(self._clock.now_us(), rows, self._count)
         return [_answer(store, call) for call in calls], store
 
-    def _sweep(self, written: int) -> None:
-        """Delete what has expired and what is gone: one part after the other, twice as many rows as were written."""
-        self._written += written
-        if self._written >= SWEEP:
-            now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
-            assert self._link is not None
-            after = anywhere(self._link) if self._swept is None else self._swept
-            self._swept = self._changing(lambda link: sweep(link, after, rows, now))
-        if self._dead:
+    def _sweep(self) -> None:
+        """Delete a part of what has expired or is gone: twice as many rows are looked at as were written."""
+        now, rows, self._written = self._clock.now_us(), 2 * self._written, 0
+        dead, self._dead = self._dead, set()
+
+        def clean(link: sqlite3.Connection) -> str:
+            after = anywhere(link) if self._swept is None else self._swept
             forget = "DELETE FROM aiolock_listeners WHERE socket = ?"
-            self._changing(lambda link: link.executemany(forget, [(name,) for name in self._dead]))
-            self._dead.clear()
+            link.executemany(forget, [(name,) for name in dead])
+            return sweep(link, after, rows, now)
+
+        self._swept = self._changing(clean)
 
     def _listeners(self, link: sqlite3.Connection, channel: str) -> list[str]:
         found = link.execute("SELECT socket FROM aiolock_listeners WHERE channel = ?", (channel,))
