@@ -237,3 +237,16 @@ async def test_it_is_ended_by_force(
 
 async def take(lock: Lock) -> Lease:
     return await lock.acquire()
+
+
+@pytest.mark.parametrize("after", WHILE_ASKING)
+async def test_a_fair_task_hands_on_while_it_asks(mine: LockManager, slow: Wrapping, crew: Crew, after: int) -> None:
+    """The process does not ask a second time. Kept by hand_on(): `asking`. Found by simulation."""
+    fair = Holder(crew, mine.fair_lock("a"))
+    fair.leave.set()
+    await turns(after)
+    plain = Holder(crew, mine.lock("a"))
+    await settle(slow)
+    assert plain.entered.done()
+    assert not runtime_of(mine).queue_entries
+    await plain.end()

@@ -25,7 +25,7 @@ def hand_on(queue: LocalQueue, hold: Hold, release: Release) -> bool:
     runtime = queue.runtime
     if queue.race is not None or not hold.calls.transfers or runtime.binding.closing:
         return False
-    if queue.waiters and queue.common is None:
+    if queue.waiters and queue.common is None and queue.asking is None:
         heir = queue.enter(next(iter(queue.waiters)))
         over = queue.turn is None or queue.turn.hand_on(runtime.clock.now())
     else:
