@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 from aiolock.backends.sqlite import SQLiteEngine
 from aiolock.backends.sqlite.rows import save
@@ -30,9 +31,10 @@ class FileSide(StoreSide):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._engine = SQLiteEngine(path)
+        self._sockets = Sockets(lambda *message: self._heard.append(message), mock.Mock())  # no loop: see `heard`
+        self._engine._sockets = self._sockets
         self._engine._use()
         self._opened: Loaded | None = None
-        self._sockets: Sockets | None = None
         self.store = _Live(self)
 
     def run(self, call: Call[R]) -> R:
@@ -52,23 +54,15 @@ class FileSide(StoreSide):
         assert link is not None
         engine._begin(link)
         rows = {key: Row(*row) for key, *row in link.execute("SELECT key, kind, value, expires_us FROM aiolock")}
-        store = Loaded(engine._clock.now_us(), rows, lambda channel: len(engine._listeners(channel)))
+        store = Loaded(engine._clock.now_us(), rows, lambda channel: len(engine._listeners(link, channel)))
         try:
             yield store
         finally:
             save(link, store.changes())
             link.execute("COMMIT")
         for channel, payload in store.published:
-            for name in engine._listeners(channel):
-                self._send(name, channel, payload)
-
-    def _send(self, name: str, channel: str, payload: str) -> None:
-        sockets = self._sockets or self._bound()
-        sockets.send(name, channel, payload)
-
-    def _bound(self) -> Sockets:
-        self._sockets = Sockets(self._engine._folder, self._engine._name, lambda *message: self._heard.append(message))
-        return self._sockets
+            for name in engine._listeners(link, channel):
+                self._sockets.send(name, channel, payload)
 
     def keys(self) -> set[str]:
         """All that live."""
@@ -77,23 +71,23 @@ class FileSide(StoreSide):
 
     def listeners(self, channel: str) -> int:
         """How many listen."""
-        return len(self._engine._listeners(channel))
+        assert self._engine._link is not None
+        return len(self._engine._listeners(self._engine._link, channel))
 
     def listen(self, *channels: str) -> None:
-        self._bound()
         for channel in channels:
             assert self._engine._link is not None
             self._engine._listens(self._engine._link, channel)
 
     def heard(self) -> list[tuple[str, str]]:
-        assert self._sockets is not None
-        self._sockets._read()
+        own = self._sockets._in = self._sockets._bound
+        assert own is not None
+        self._sockets._read(own)
         return super().heard()
 
     def close(self) -> None:
-        if self._sockets is not None:
-            self._sockets.close()
         self._engine._end()
+        self._sockets.close()
 
 
 OPERATIONS = frozenset(name for name in vars(Store) if not name.startswith("_"))
