@@ -59,7 +59,6 @@ async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (2,), (0, 1), (1, 2), (2, 0)])
 async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ...]) -> None:
-    """Its request is taken back. Kept by QueueEntry.end: `call.withdraw()`."""
     with world.backend.outage(silent=True):
         tasks = world.start(4)
         await turns(3)
