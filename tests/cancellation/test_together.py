@@ -9,6 +9,7 @@ import pytest
 
 from aiolock import LockManager
 from aiolock.testing import MemoryBackend
+from tests.support.locks import waiting
 from tests.unit.world import Crew, Holder, SlowBackend, assert_empty, lock_keys, settle, turns
 
 
@@ -45,12 +46,13 @@ async def world() -> AsyncIterator[World]:
 @pytest.mark.parametrize("cancelled", range(5))
 @pytest.mark.parametrize("after", range(14))
 async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int) -> None:
-    """Kept by QueueEntry.end: `self._release`."""
+    """It leaves the queue at once. Kept by QueueEntry.end: `self.undo()`."""
     lease = await world.peer.lock("a").acquire()
     tasks = world.start(5)
     await turns(after)
     tasks[cancelled].cancel()
     await settle(world.backend)
+    assert len(waiting(world.backend, "a")) == 4
     await lease.release()
     await settle(world.backend)
     assert all(task.done() for task in tasks), "a task is stuck"
@@ -59,7 +61,6 @@ async def test_one_of_them_is_cancelled(world: World, cancelled: int, after: int
 
 @pytest.mark.parametrize("cancelled", [(0,), (1,), (2,), (0, 1), (1, 2), (2, 0)])
 async def test_before_it_could_be_written(world: World, cancelled: tuple[int, ...]) -> None:
-    """Its request is taken back. Kept by QueueEntry.end: `call.withdraw()`."""
     with world.backend.outage(silent=True):
         tasks = world.start(4)
         await turns(3)

@@ -250,3 +250,28 @@ async def test_a_fair_task_hands_on_while_it_asks(mine: LockManager, slow: Wrapp
     assert plain.entered.done()
     assert not runtime_of(mine).queue_entries
     await plain.end()
+
+
+@pytest.mark.parametrize("after", range(12))
+async def test_a_fair_task_gives_up_while_it_asks(mine: LockManager, slow: Wrapping, crew: Crew, after: int) -> None:
+    """Nor does it then. Kept by LocalQueue.advance: `asking`."""
+    fair = Holder(crew, mine.fair_lock("a"))
+    await turns(after // 2)
+    plain = Holder(crew, mine.lock("a"))
+    await turns(after - after // 2)
+    fair.task.cancel()
+    await settle(slow)
+    assert plain.entered.done()
+    assert not runtime_of(mine).queue_entries
+    await plain.end()
+
+
+async def test_it_gives_up_before_it_is_written(mine: LockManager, slow: Wrapping, crew: Crew) -> None:
+    """Its request is taken back, so there is nothing to undo. Kept by QueueEntry.end: `call.withdraw()`."""
+    with slow.outage(silent=True):
+        holder = Holder(crew, mine.lock("a"))
+        await turns(3)
+        holder.task.cancel()
+        await turns(2)
+    await settle(slow)
+    assert slow.calls == []
