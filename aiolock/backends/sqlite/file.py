@@ -86,9 +86,7 @@ class LockFile:
             self._identities = self._found(self.real)
         except BaseException as error:
             link.close()
-            if isinstance(
-                error, FileNotFoundError
-            ):  # before it was used once: SQLite has not made what it keeps beside
+            if isinstance(error, FileNotFoundError):  # before SQLite has made what it keeps beside
                 raise Unavailable(self._error("it was deleted while it was opened")) from error
             if isinstance(error, sqlite3.Error | OSError):
                 raise self.unavailable(error) from error
@@ -156,16 +154,18 @@ class LockFile:
     def _prepare(self, link: sqlite3.Connection) -> None:
         link.execute("BEGIN")
         try:
-            self._is_ours(link)  # before anything is written to what is something else's
+            ours = self._is_ours(link)  # before anything is written to what is something else's
         finally:
             link.execute("ROLLBACK")
         (mode,) = link.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
         link.execute("PRAGMA synchronous = NORMAL")
+        if ours:  # who only looks needs no lock
+            return
         link.execute("BEGIN IMMEDIATE")
         try:
-            ours = self._is_ours(link)
-            if mode != "wal":
-                raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
+            ours = self._is_ours(link)  # by now
             for statement in SCHEMA if not ours else ():
                 link.execute(statement)
             link.execute("COMMIT")
