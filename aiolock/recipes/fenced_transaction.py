@@ -64,18 +64,21 @@ class FencedTransaction:
         """Begin; then commit, or roll back."""
         self._lease.ensure()
         self._check_fit()
-        with self._telling():
-            async with self._own.begin():
-                await self._enter()
-            self._lease.ensure()
-            async with self._own.begin():
-                await self._begin()
-                try:
-                    yield
-                except BaseException as error:
-                    self._body_error = error
-                    raise
-                await self._end()
+        try:
+            with self._telling():
+                async with self._own.begin():
+                    await self._enter()
+                self._lease.ensure()
+                async with self._own.begin():
+                    await self._begin()
+                    try:
+                        yield
+                    except BaseException as error:
+                        self._body_error = error
+                        raise
+                    await self._end()
+        finally:
+            self._refusal = self._body_error = None  # errors refer to frames, and so to this
 
     def _check_fit(self) -> None:
         name, own = self._lease.name, self._own
