@@ -12,10 +12,9 @@ import os
 import signal
 import sqlite3
 import sys
-import tempfile
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, chdir, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -58,13 +57,6 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
         assert nothing_held(client)
-
-
-@asynccontextmanager
-async def in_a_folder(url: str) -> AsyncIterator[Namespace]:
-    """For a block that makes files where it is."""
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        yield {}
 
 
 @asynccontextmanager
