@@ -84,13 +84,6 @@ async def elected(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def conditions(url: str) -> AsyncIterator[Namespace]:
-    """A manager, and a client of the same server. At the end, no lock is held."""
-    async with locks(url) as namespace, redis.asyncio.from_url(url, decode_responses=True) as client:
-        yield {**namespace, "client": client}
-
-
-@asynccontextmanager
 async def wanted(url: str) -> AsyncIterator[Namespace]:
     """A manager, and pages to rebuild under a lock. At the end, no lock is held."""
     async with locks(url) as namespace:
