@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, cast
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
-PASTED = [ROOT / "README.md", TUTORIAL, ROOT / "docs/reference/options.md"]
+HOW_TO = ("sqlite", "fences", "semaphore", "rw-lock", "fair-lock", "latch", "condition", "multi-lock")
+PASTED = [
+    ROOT / "README.md",
+    TUTORIAL,
+    ROOT / "docs/reference/options.md",
+    *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
+]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")

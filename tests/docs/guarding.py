@@ -8,17 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
-import aiohttp
 import aiosqlite
 import psycopg
 import pytest
 import redis.asyncio
-from aiohttp import web
 
 from aiolock import LockManager
 from aiolock.recipes import guard
 from aiolock.recipes.fenced import FENCES_TABLE
-from aiolock.testing import MemoryBackend
 from tests.support.postgres import anew
 
 Namespace = dict[str, Any]
@@ -48,36 +45,20 @@ INSERT INTO stock (sku, quantity) VALUES ('7', 10);
 
 @asynccontextmanager
 async def postgres(url: str) -> AsyncIterator[Namespace]:
-    """A database with the tables of the page, for a block with `set_stock` or `raise_fence`, which refuses."""
+    """A database with the tables of the page, for a block with `raise_fence` and `sell`: a stale holder is refused."""
+    namespace: Namespace = {}
+    yield namespace
     async with LockManager(url) as locks:
         db = await psycopg.AsyncConnection.connect(anew(*SCHEMA.strip().splitlines()), autocommit=True)
         async with db:
-            namespace = {"locks": locks, "db": db}
-            yield namespace
-            await _refuses_stale(db, namespace)
-
-
-async def _refuses_stale(db: Any, namespace: Namespace) -> None:
-    """A stale holder is refused, and all that its transaction did is undone."""
-    if "set_stock" in namespace:
-        await namespace["set_stock"](db, "new", 5, 100)
-        await namespace["set_stock"](db, "new", 4, 100)
-        with pytest.raises(namespace["Stale"]):
-            await namespace["set_stock"](db, "new", 3, 99)
-        rows = await db.execute("SELECT sku, quantity FROM stock ORDER BY sku")
-        assert await rows.fetchall() == [("7", 9), ("new", 4)]
-        return
-    await namespace["raise_fence"](db, "a", 100)
-
-    async def stale() -> None:
-        async with db.transaction():
-            await db.execute("INSERT INTO sales (sku, buyer) VALUES ('7', 'bob')")
-            await namespace["raise_fence"](db, "a", 99)
-
-    with pytest.raises(RuntimeError, match="refused"):
-        await stale()
-    assert await (await db.execute("SELECT buyer FROM sales")).fetchall() == [("ada",)]
-    assert await (await db.execute("SELECT quantity FROM stock")).fetchall() == [(9,)]
+            stale = await locks.lock("sku:7").acquire()
+            await stale.release()
+            async with locks.lock("sku:7") as lease:
+                await namespace["sell"](db, lease)
+            with pytest.raises(RuntimeError, match="refused"):
+                await namespace["sell"](db, stale)
+            assert await (await db.execute("SELECT buyer FROM sales")).fetchall() == [("ada",)]
+            assert await (await db.execute("SELECT quantity FROM stock")).fetchall() == [(9,)]
 
 
 @asynccontextmanager
@@ -93,42 +74,6 @@ async def fenced(url: str) -> AsyncIterator[Namespace]:
             ("SELECT count(*) FROM aiolock_fences", (1,)),
         ):
             assert await (await connection.execute(question)).fetchone() == answer
-
-
-@asynccontextmanager
-async def sqlite_stock(url: str) -> AsyncIterator[Namespace]:
-    """The same tables in SQLite, for a block that defines `set_stock`."""
-    async with LockManager(url) as locks:
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-            db.executescript(SCHEMA)
-            namespace = {"locks": locks, "db": db}
-            yield namespace
-            namespace["set_stock"](db, "new", 5, 100)
-            with pytest.raises(RuntimeError, match="refused"):
-                namespace["set_stock"](db, "new", 3, 99)
-            assert db.execute("SELECT sku, quantity FROM stock ORDER BY sku").fetchall() == [("7", 9), ("new", 5)]
-
-
-@asynccontextmanager
-async def http_resource(url: str) -> AsyncIterator[Namespace]:
-    """For a block with an aiohttp `app`, and `write`, its client: two holders write, and then the first one again."""
-    namespace: Namespace = {}
-    yield namespace
-    runner = web.AppRunner(namespace["app"])
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with LockManager(MemoryBackend()) as locks, aiohttp.ClientSession(base) as session:
-        old, lock = None, locks.lock("document")
-        for text in ("first", "second"):
-            async with lock as lease:
-                await namespace["write"](session, "a", text, lease)
-                old = old or lease
-        with pytest.raises(RuntimeError, match="refused"):
-            await namespace["write"](session, "a", "late", old)
-    assert namespace["documents"]["a"][0] == "second"
-    await runner.cleanup()
 
 
 @asynccontextmanager

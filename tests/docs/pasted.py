@@ -1,8 +1,9 @@
 """Somebody who does what a page says, in an empty folder: saves its programs, runs its commands, reads what they print.
 
 On such a page each Python block begins with the name of its file, as `# pay.py`. A console block has a command on each
-line; if the next block is a text, that is what they print, and otherwise they print nothing. Nothing is added that the
-page does not show.
+line; if the next block is a text, that is what they print, and otherwise they print nothing. A fragment begins with the
+program that it belongs to, as `# in pay.py`: its reader writes it there in the place of what `main` does with the
+manager. Nothing is added that the page does not show. A block with a test directive is not for this reader.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -30,6 +32,8 @@ from .blocks import ROOT, SERVER_URL, Block, name_of, of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
+PART = re.compile(r"# in (\w+)\.py\n")
+START = re.compile(r"^(asyncio\.run\()?main\(\)\)?\n", re.M)
 ELSEWHERE = {"cd", "docker", "git", "make", "redis-server"}
 """What is not run here: it needs a network, or has tests of its own. All that a `venv` is made with is not, either."""
 FENCE = re.compile(r"\b\d{13,}\b")
@@ -63,9 +67,12 @@ class Reader:
         try:
             blocks = list(of(page))
             for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+                shown = after.text.splitlines() if after and after.language == "text" else []
                 if block.language == "console":
-                    self.run(block, after.text.splitlines() if after and after.language == "text" else [])
-                elif block.language in ("python", "ini"):
+                    self.run(block, shown)
+                elif part := PART.match(block.text):
+                    self._try(block, part[1], shown)
+                elif block.language in ("python", "ini") and not block.setup:
                     named = NAMED.match(block.text)
                     assert named, f"{block.id}: under which name is this saved?"
                     (self.folder / named[1]).write_text(self._here(block.text), encoding="utf-8")
@@ -84,12 +91,24 @@ class Reader:
             elif words[0] == "uvicorn":
                 self._serve(block, command, shown)
             elif words[0] not in ELSEWHERE and "venv" not in words:
-                self._run(block, shown)
+                self._run(block, block.text, shown)
                 return
 
-    def _run(self, block: Block, shown: list[str]) -> None:
+    def _try(self, block: Block, name: str, shown: list[str]) -> None:
+        """Run a fragment with all that its program defines, while the manager is open."""
+        program = (self.folder / f"{name}.py").read_text(encoding="utf-8")
+        start = START.search(program)
+        assert start, f"{block.id}: where does {name}.py begin?"
+        kind = "async " if start[1] else ""
+        body = textwrap.indent(self._here(block.text), " " * 8)
+        part = f"{kind}def main():\n    {kind}with locks:\n{body}\n\n"
+        whole = program[: start.start()] + part + program[start.start() :]
+        (self.folder / f"part_of_{name}.py").write_text(whole, encoding="utf-8")
+        self._run(block, f"python part_of_{name}.py", shown)
+
+    def _run(self, block: Block, command: str, shown: list[str]) -> None:
         done = subprocess.run(
-            ["bash", "-ec", self._here(block.text)],
+            ["bash", "-ec", self._here(command)],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,

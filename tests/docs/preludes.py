@@ -12,10 +12,9 @@ import os
 import signal
 import sqlite3
 import sys
-import tempfile
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, chdir, closing
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -61,13 +60,6 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def in_a_folder(url: str) -> AsyncIterator[Namespace]:
-    """For a block that makes files where it is."""
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        yield {}
-
-
-@asynccontextmanager
 async def debug_log(url: str) -> AsyncIterator[Namespace]:
     """For a block that sets levels of loggers. At the end, they are as they were."""
     loggers = [logging.getLogger(name) for name in ("aiolock", "aiolock.lock")]
@@ -89,13 +81,6 @@ async def elected(url: str) -> AsyncIterator[Namespace]:
         yield namespace | {"charge": charge}
         await asyncio.sleep(0)
     assert fences
-
-
-@asynccontextmanager
-async def conditions(url: str) -> AsyncIterator[Namespace]:
-    """A manager, and a client of the same server. At the end, no lock is held."""
-    async with locks(url) as namespace, redis.asyncio.from_url(url, decode_responses=True) as client:
-        yield {**namespace, "client": client}
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Every Python block of the pages under docs/ runs, but those of pages that are tested as a whole: test_pasted.py."""
+"""Every Python block of the pages under docs/ runs, but what test_pasted.py runs as the reader does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.installed import at_least
 from .blocks import PASTED, Block, blocks, run
 from .preludes import prelude
 
-PYTHON = [block for block in blocks("python") if block.page not in PASTED]
+PYTHON = [block for block in blocks("python") if block.setup or block.page not in PASTED]
 FRAGMENTS = [block for block in PYTHON if block.setup != "pytest"]
 TEST_FILES = [block for block in PYTHON if block.setup == "pytest"]
 NAMED = re.compile(r"# (\w+\.py)\n")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .blocks import PASTED, TUTORIAL, name_of
-from .pasted import Reader
+from .blocks import PASTED, TUTORIAL, name_of, of
+from .pasted import NAMED, Reader
 
 VARIES = {
     "sold: 40 of 10": r"sold: (1[1-9]|[234]\d) of 10",
@@ -35,6 +35,37 @@ fence {}
 fence {}
 ```
 """
+PART = """```python
+# pay.py
+import asyncio
+
+from aiolock import LockManager
+
+locks = LockManager("sqlite:///locks.db")
+
+
+async def main():
+    async with locks:
+        print("paying")
+
+
+asyncio.run(main())
+```
+```console
+python pay.py
+```
+```text
+paying
+```
+```python
+# in pay.py
+async with locks.lock("order:42"):
+    print("paid")
+```
+```text
+paid
+```
+"""
 
 
 @pytest.mark.parametrize("page", PASTED, ids=name_of)
@@ -48,6 +79,14 @@ def test_a_page_shows_what_its_reader_gets(page: Path, redis_url: str, tmp_path:
             assert db.execute("SELECT sku, left FROM stock").fetchall() == [("book", 0)]
 
 
+@pytest.mark.parametrize("page", PASTED, ids=name_of)
+def test_a_page_begins_with_a_whole_program(page: Path) -> None:
+    """Broken by a page of fragments: they are at most a third of its programs, and never the first."""
+    whole = [NAMED.match(block.text) is not None for block in of(page) if block.language == "python"]
+    assert whole[0]
+    assert 3 * whole.count(False) <= len(whole)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -57,6 +96,9 @@ def test_a_page_shows_what_its_reader_gets(page: Path, redis_url: str, tmp_path:
         (PAY.replace("fence {}\n", "", 1).format(1795693176005747), "printed"),
         (PAY.replace("# pay.py\n", ""), "which name"),
         (PAY.replace("python pay.py", "python pay.py && false"), "exit code 1"),
+        (PART, None),
+        (PART.replace('print("paid")', "print(order)"), "'order' is not defined"),
+        (PART.replace("paid\n```", "```"), "printed"),
         ("```console\npip install 'aiolock-redis[fastapi]' no-such-thing\n```\n", "no-such-thing"),
     ],
 )
