@@ -14,7 +14,17 @@ from typing import Any, NamedTuple, cast
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
-HOW_TO = ("sqlite", "fences", "semaphore", "rw-lock", "fair-lock", "latch", "condition", "multi-lock")
+HOW_TO = (
+    "sqlite",
+    "fences",
+    "semaphore",
+    "rw-lock",
+    "fair-lock",
+    "latch",
+    "condition",
+    "multi-lock",
+    "once",
+)
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,

@@ -405,25 +405,6 @@ async def one_call(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def once_a_night(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `at_two_o_clock()`, which every pod calls: one of them renders the report."""
-    rendered: list[int] = []
-
-    async def render(fence: int) -> str:
-        rendered.append(fence)
-        return "the report"
-
-    async with memory(url) as namespace:
-        shared = namespace | {"render": render}
-        yield shared
-        answers = await asyncio.gather(*(shared["at_two_o_clock"]() for _ in range(3)))
-        assert answers.count("the report") == len(rendered) == 1
-        assert "succeeded in " in await shared["at_two_o_clock"]()
-        await namespace["backend"].clock.advance(24 * 3600.0)
-        assert await shared["at_two_o_clock"]() == "the report"
-
-
-@asynccontextmanager
 async def fail_open(url: str) -> AsyncIterator[Namespace]:
     """For a block that defines `refresh(key)`, which runs its block once or never, whatever happens."""
     async with memory(url) as namespace:
