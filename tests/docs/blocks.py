@@ -24,6 +24,7 @@ HOW_TO = (
     "condition",
     "multi-lock",
     "once",
+    "exclusive",
 )
 PASTED = [
     ROOT / "README.md",

@@ -377,7 +377,7 @@ async def told_apart(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def one_call(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order, amount)`, decorated, and perhaps a `handler(order)` around it."""
+    """For a block that defines `pay(order, amount)`, decorated."""
 
     async def charge(order: str, amount: int, fence: int = 1) -> None:
         assert fence > 0
@@ -394,13 +394,6 @@ async def one_call(url: str) -> AsyncIterator[Namespace]:
         backend.steal("order:busy")
         with pytest.raises(AcquireTimeout):
             await shared["pay"]("busy", 3)
-        if "handler" in shared:
-            assert await shared["handler"]("42") == 200
-            assert await shared["handler"]("busy") == 409
-            with backend.outage():
-                task = asyncio.ensure_future(shared["handler"]("away"))
-                await backend.clock.advance(6.0)
-                assert await task == 503
         assert {order for order, _ in charged} == {"42"}
 
 
