@@ -25,6 +25,7 @@ HOW_TO = (
     "multi-lock",
     "once",
     "exclusive",
+    "sync",
 )
 PASTED = [
     ROOT / "README.md",
