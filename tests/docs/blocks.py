@@ -26,6 +26,7 @@ HOW_TO = (
     "once",
     "exclusive",
     "sync",
+    "handle-errors",
 )
 PASTED = [
     ROOT / "README.md",
@@ -61,8 +62,9 @@ class Block(NamedTuple):
         return self.text.replace(SERVER_URL, url)
 
     def compile(self, url: str) -> CodeType:
-        """Compile it; a fragment may `await` at its top level. Lines in a traceback are the page's."""
+        """Compile it; a fragment may `await` at its top level, and a program does not start. Lines are the page's."""
         tree = ast.parse(self.source(url), str(self.page))
+        tree.body = [each for each in tree.body if ast.unparse(each) != "asyncio.run(main())"]
         ast.increment_lineno(tree, self.line)
         return compile(tree, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 

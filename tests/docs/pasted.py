@@ -3,7 +3,7 @@
 On such a page each Python block begins with the name of its file, as `# pay.py`. A console block has a command on each
 line; if the next block is a text, that is what they print, and otherwise they print nothing. A fragment begins with the
 program that it belongs to, as `# in pay.py`: its reader writes it there in the place of what `main` does with the
-manager. Nothing is added that the page does not show. A block with a test directive is not for this reader.
+manager. Nothing is added that the page does not show. A block that has no name has a test of its own.
 """
 
 from __future__ import annotations
@@ -72,10 +72,12 @@ class Reader:
                     self.run(block, shown)
                 elif part := PART.match(block.text):
                     self._try(block, part[1], shown)
-                elif block.language in ("python", "ini") and not block.setup:
-                    named = NAMED.match(block.text)
-                    assert named, f"{block.id}: under which name is this saved?"
+                elif named := NAMED.match(block.text):
                     (self.folder / named[1]).write_text(self._here(block.text), encoding="utf-8")
+                else:
+                    assert block.setup or block.language not in ("python", "ini"), (
+                        f"{block.id}: under which name is this saved?"
+                    )
         finally:
             self._stop()
         rose = sorted(self._fences) == sorted(self._fences, key=lambda pair: pair[1])
