@@ -27,6 +27,7 @@ HOW_TO = (
     "exclusive",
     "sync",
     "handle-errors",
+    "testing",
 )
 PASTED = [
     ROOT / "README.md",
