@@ -33,7 +33,7 @@ from .blocks import ROOT, SERVER_URL, Block, name_of, of
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
 PART = re.compile(r"# in (\w+)\.py\n")
-START = re.compile(r"^(asyncio\.run\()?main\(\)\)?\n", re.M)
+START = "asyncio.run(main())\n"
 ELSEWHERE = {"cd", "docker", "git", "make", "redis-server"}
 """What is not run here: it needs a network, or has tests of its own. All that a `venv` is made with is not, either."""
 FENCE = re.compile(r"\b\d{13,}\b")
@@ -99,12 +99,10 @@ class Reader:
     def _try(self, block: Block, name: str, shown: list[str]) -> None:
         """Run a fragment with all that its program defines, while the manager is open."""
         program = (self.folder / f"{name}.py").read_text(encoding="utf-8")
-        start = START.search(program)
+        before, start, _ = program.partition(START)
         assert start, f"{block.id}: where does {name}.py begin?"
-        kind = "async " if start[1] else ""
-        body = textwrap.indent(self._here(block.text), " " * 8)
-        part = f"{kind}def main():\n    {kind}with locks:\n{body}\n\n"
-        whole = program[: start.start()] + part + program[start.start() :]
+        part = textwrap.indent(self._here(block.text), " " * 8)
+        whole = f"{before}async def main():\n    async with locks:\n{part}\n\n{start}"
         (self.folder / f"part_of_{name}.py").write_text(whole, encoding="utf-8")
         self._run(block, f"python part_of_{name}.py", shown)
 
