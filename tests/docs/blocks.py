@@ -14,7 +14,21 @@ from typing import Any, NamedTuple, cast
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
-HOW_TO = ("sqlite", "fences", "semaphore", "rw-lock", "fair-lock", "latch", "condition", "multi-lock")
+HOW_TO = (
+    "sqlite",
+    "fences",
+    "semaphore",
+    "rw-lock",
+    "fair-lock",
+    "latch",
+    "condition",
+    "multi-lock",
+    "once",
+    "exclusive",
+    "sync",
+    "handle-errors",
+    "testing",
+)
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
@@ -49,8 +63,9 @@ class Block(NamedTuple):
         return self.text.replace(SERVER_URL, url)
 
     def compile(self, url: str) -> CodeType:
-        """Compile it; a fragment may `await` at its top level. Lines in a traceback are the page's."""
+        """Compile it; a fragment may `await` at its top level, and a program does not start. Lines are the page's."""
         tree = ast.parse(self.source(url), str(self.page))
+        tree.body = [each for each in tree.body if ast.unparse(each) != "asyncio.run(main())"]
         ast.increment_lineno(tree, self.line)
         return compile(tree, str(self.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 

@@ -3,7 +3,7 @@
 On such a page each Python block begins with the name of its file, as `# pay.py`. A console block has a command on each
 line; if the next block is a text, that is what they print, and otherwise they print nothing. A fragment begins with the
 program that it belongs to, as `# in pay.py`: its reader writes it there in the place of what `main` does with the
-manager. Nothing is added that the page does not show. A block with a test directive is not for this reader.
+manager. Nothing is added that the page does not show. A block that has no name has a test of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .blocks import ROOT, SERVER_URL, Block, name_of, of
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
 PART = re.compile(r"# in (\w+)\.py\n")
-START = re.compile(r"^(asyncio\.run\()?main\(\)\)?\n", re.M)
+START = "asyncio.run(main())\n"
 ELSEWHERE = {"cd", "docker", "git", "make", "redis-server"}
 """What is not run here: it needs a network, or has tests of its own. All that a `venv` is made with is not, either."""
 FENCE = re.compile(r"\b\d{13,}\b")
@@ -72,10 +72,12 @@ class Reader:
                     self.run(block, shown)
                 elif part := PART.match(block.text):
                     self._try(block, part[1], shown)
-                elif block.language in ("python", "ini") and not block.setup:
-                    named = NAMED.match(block.text)
-                    assert named, f"{block.id}: under which name is this saved?"
+                elif named := NAMED.match(block.text):
                     (self.folder / named[1]).write_text(self._here(block.text), encoding="utf-8")
+                else:
+                    assert block.setup or block.language not in ("python", "ini"), (
+                        f"{block.id}: under which name is this saved?"
+                    )
         finally:
             self._stop()
         rose = sorted(self._fences) == sorted(self._fences, key=lambda pair: pair[1])
@@ -97,12 +99,10 @@ class Reader:
     def _try(self, block: Block, name: str, shown: list[str]) -> None:
         """Run a fragment with all that its program defines, while the manager is open."""
         program = (self.folder / f"{name}.py").read_text(encoding="utf-8")
-        start = START.search(program)
+        before, start, _ = program.partition(START)
         assert start, f"{block.id}: where does {name}.py begin?"
-        kind = "async " if start[1] else ""
-        body = textwrap.indent(self._here(block.text), " " * 8)
-        part = f"{kind}def main():\n    {kind}with locks:\n{body}\n\n"
-        whole = program[: start.start()] + part + program[start.start() :]
+        part = textwrap.indent(self._here(block.text), " " * 8)
+        whole = f"{before}async def main():\n    async with locks:\n{part}\n\n{start}"
         (self.folder / f"part_of_{name}.py").write_text(whole, encoding="utf-8")
         self._run(block, f"python part_of_{name}.py", shown)
 

@@ -1,7 +1,7 @@
 """What a block of the documentation has when it begins, and what is checked when it has ended.
 
 A block says `<!-- test: setup=NAME -->` for the async context manager NAME of this module. It yields the block's
-namespace; the code after the `yield` checks what the block did.
+namespace; the code after the `yield` checks what the block did. To a whole program it brings nothing.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ async def pool(url: str) -> AsyncIterator[Namespace]:
 
 @asynccontextmanager
 async def orders(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order)`: its answer to success, contention, an outage and losses."""
+    """For a program with `pay(order)`: its answer to success, contention, an outage and losses."""
     reconciled: list[str] = []
     accident: list[Callable[[], object]] = []
 
@@ -266,9 +266,10 @@ async def orders(url: str) -> AsyncIterator[Namespace]:
 
     async with memory(url) as namespace:
         backend = namespace["backend"]
-        shared = namespace | {"charge": charge, "reconcile": reconcile}
-        yield shared
-        pay: Handler = shared["pay"]
+        program: Namespace = {}
+        yield program
+        program |= {"locks": namespace["locks"], "charge": charge, "reconcile": reconcile}
+        pay: Handler = program["pay"]
 
         async def answer(order: str) -> int:
             task = asyncio.ensure_future(pay(order))
@@ -322,62 +323,8 @@ OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock")
 
 
 @asynccontextmanager
-async def driver(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order)`, whose driver makes an error of its own of a cancellation."""
-    reconciled: list[str] = []
-    loses = False
-
-    class Driver:
-        async def execute(self, statement: str) -> None:
-            if not loses:
-                raise ZeroDivisionError
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise ConnectionError("connection was closed in the middle of operation") from None
-
-    async def reconcile(order: str) -> None:
-        reconciled.append(order)
-
-    async with memory(url) as namespace:
-        backend = namespace["backend"]
-        shared = namespace | {"driver": Driver(), "reconcile": reconcile}
-        yield shared
-        pay: Handler = shared["pay"]
-        with pytest.raises(ZeroDivisionError):
-            await pay("broken")
-        loses = True
-        task = asyncio.ensure_future(pay("42"))
-        await backend.clock.advance(0)
-        backend.steal("order:42")
-        await backend.clock.advance(10.0)
-        assert await task == 503
-        assert reconciled == ["42"]
-
-
-@asynccontextmanager
-async def told_apart(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order)`, which takes no error of its block for "not acquired"."""
-    async with memory(url) as namespace:
-        work = Work(namespace["backend"])
-        shared = namespace | {"charge": work}
-        yield shared
-        pay = shared["pay"]
-        assert await work.times(pay("free")) == (1, 200)
-        work.backend.steal("order:busy")
-        assert await work.times(pay("busy")) == (0, 503)
-        with work.backend.outage():
-            assert await work.times(pay("away")) == (0, 503)
-        for work.error in OWN_ERRORS:
-            assert await work.times(pay("broken")) == (1, work.error)
-        work.error, work.accident = None, lambda: work.backend.steal("order:lost")
-        times, error = await work.times(pay("lost"))
-        assert (times, type(error)) == (1, LockLost)
-
-
-@asynccontextmanager
 async def one_call(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order, amount)`, decorated, and perhaps a `handler(order)` around it."""
+    """For a block that defines `pay(order, amount)`, decorated."""
 
     async def charge(order: str, amount: int, fence: int = 1) -> None:
         assert fence > 0
@@ -394,43 +341,18 @@ async def one_call(url: str) -> AsyncIterator[Namespace]:
         backend.steal("order:busy")
         with pytest.raises(AcquireTimeout):
             await shared["pay"]("busy", 3)
-        if "handler" in shared:
-            assert await shared["handler"]("42") == 200
-            assert await shared["handler"]("busy") == 409
-            with backend.outage():
-                task = asyncio.ensure_future(shared["handler"]("away"))
-                await backend.clock.advance(6.0)
-                assert await task == 503
         assert {order for order, _ in charged} == {"42"}
 
 
 @asynccontextmanager
-async def once_a_night(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `at_two_o_clock()`, which every pod calls: one of them renders the report."""
-    rendered: list[int] = []
-
-    async def render(fence: int) -> str:
-        rendered.append(fence)
-        return "the report"
-
-    async with memory(url) as namespace:
-        shared = namespace | {"render": render}
-        yield shared
-        answers = await asyncio.gather(*(shared["at_two_o_clock"]() for _ in range(3)))
-        assert answers.count("the report") == len(rendered) == 1
-        assert "succeeded in " in await shared["at_two_o_clock"]()
-        await namespace["backend"].clock.advance(24 * 3600.0)
-        assert await shared["at_two_o_clock"]() == "the report"
-
-
-@asynccontextmanager
 async def fail_open(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `refresh(key)`, which runs its block once or never, whatever happens."""
+    """For a program with `refresh(key)`, which runs its block once or never, whatever happens."""
     async with memory(url) as namespace:
+        program: Namespace = {}
+        yield program
         work = Work(namespace["backend"])
-        shared = namespace | {"rebuild": work}
-        yield shared
-        refresh = shared["refresh"]
+        program |= {"locks": namespace["locks"], "rebuild": work}
+        refresh = program["refresh"]
         assert await work.times(refresh("free")) == (1, None)
         work.backend.steal("busy")
         times, error = await work.times(refresh("busy"))

@@ -17,6 +17,7 @@ VARIES = {
     "lock 'order:42' was not acquired within 0.5 s: held by laptop:4711, and this was number 1 in the queue": (
         r"lock 'order:42' was not acquired within 0\.5 s: held by \S+:\d+, and this was number 1 in the queue"
     ),
+    "succeeded in web-3:4711, begun 1 s ago": r"succeeded in \S+:\d+, begun \d+ s ago",
 }
 """Lines that differ from run to run, and what they may be."""
 PAY = """```python
