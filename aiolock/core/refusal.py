@@ -53,15 +53,21 @@ class Kin(NamedTuple):
                 if hold.reason is not None:
                     continue
                 if gate.contention.reentrant:
-                    why = "a task that started this one holds it: pass owner=lease.owner to acquire() to share it"
-                    return cls(hold, why)
+                    reads = calls.weight > hold.calls.weight  # and no reader becomes a writer
+                    share = ": pass owner=lease.owner to acquire() to share it"
+                    how = " for reading: release that first" if reads else share
+                    return cls(hold, f"a task that started this one holds it{how}")
                 taken += lease._calls.weight
                 if taken + calls.weight > hold.capacity:
                     who = "this task" if holds.task() is task else "a task that started this one"
                     return cls(hold, f"{who} holds what it would need: release that first")
         for holds in lineage(first):
             for hold in overlapping(gate, holds):
-                return cls(hold, f"a task that started this one holds {hold.calls.name!r}, which overlaps with it")
+                why = (
+                    f"a task that started this one holds {hold.calls.name!r}, which overlaps with it: release that "
+                    "first, or take all names at once"
+                )
+                return cls(hold, why)
         return None
 
 

@@ -20,7 +20,12 @@ PERMITS = "holds what it would need: release that first"
 PAIRS: dict[str, tuple[Callable[[LockManager], Any], Callable[[LockManager], Any], str]] = {
     "lock": (lambda locks: locks.lock("a"), lambda locks: locks.lock("a"), SHARE),
     "fair": (lambda locks: locks.fair_lock("a"), lambda locks: locks.fair_lock("a"), SHARE),
-    "rw": (lambda locks: locks.rw_lock("a").read, lambda locks: locks.rw_lock("a").write, SHARE),
+    "rw": (
+        lambda locks: locks.rw_lock("a").read,
+        lambda locks: locks.rw_lock("a").write,
+        "a task that started this one holds it for reading: release that first",
+    ),
+    "writer": (lambda locks: locks.rw_lock("a").write, lambda locks: locks.rw_lock("a").read, SHARE),
     "semaphore": (
         lambda locks: locks.semaphore("a", 1),
         lambda locks: locks.semaphore("a", 1),
@@ -29,7 +34,8 @@ PAIRS: dict[str, tuple[Callable[[LockManager], Any], Callable[[LockManager], Any
     "multi": (
         lambda locks: locks.multi_lock("b", "a"),
         lambda locks: locks.lock("a"),
-        "a task that started this one holds 'a + b', which overlaps with it",
+        "a task that started this one holds 'a + b', which overlaps with it: release that first, or take all names "
+        "at once",
     ),
 }
 each = pytest.mark.parametrize("pair", PAIRS)
