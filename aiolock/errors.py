@@ -87,7 +87,7 @@ class NotAcquired(AiolockError):
         name: the lock's name.
         message: what happened and what to do about it.
         transient: True if the same call may succeed later, or in another process; False if the task would wait for
-            what it holds itself: a mistake in its code.
+            what it holds itself, or a task that started it: a mistake in its code.
     """
 
     def __init__(self, name: str, message: str, transient: bool = True) -> None:
@@ -123,7 +123,7 @@ class AcquireTimeout(NotAcquired, TimeoutError):
     Attributes:
         name: the lock's name.
         message: what happened and what to do about it.
-        transient: True.
+        transient: False if the task itself holds the lock, or a task that started it; otherwise True.
         holder: who had the lock when Redis last answered; None if no majority of a quorum agreed on one.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from logging import DEBUG
 from sys import _getframe
 from types import TracebackType
@@ -24,12 +24,12 @@ from .gate import Gate
 from .guarding.blocks import spans
 from .guarding.guard import Guard, running_task
 from .holding.hold import Hold
-from .holding.leases_by_task import TaskLeases, lineage
+from .holding.leases_by_task import held_by_kin
 from .holding.telling import tell_acquired, tell_failed, tell_refused, tell_waiting
 from .lease import Lease
 from .ondemand import OnDemand
 from .policy import Policy
-from .refusal import Refusal
+from .refusal import Kin, KinWatch, Refusal, overlapping
 from .scheduler import NEVER
 from .waiting.queue_entry import QueueEntry
 from .waiting.waiter import Expired, Waiter
@@ -160,17 +160,19 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             return await _nest(gate, calls, hold, policy, task, timeout)
         _refuse_overlap(gate, task)
     if timeout == 0 and not gate.open:
-        error = _late(gate, gate.common, timeout, answered=gate.unreachable is None)
+        error = _late(gate, calls, gate.common, timeout, answered=gate.unreachable is None)
         tell_failed(runtime, calls, error)
         raise error
     waiter = gate.join(calls, policy, timeout)
     if not waiter.asked:
         waiter.wait = tell_waiting(runtime, calls)
+    if runtime.holds:
+        KinWatch.begin(gate, waiter, task)
     try:
         while True:
             outcome = await waiter.outcome
             if not isinstance(outcome, Granted):
-                raise _late(gate, gate.entry_of(waiter), timeout)
+                raise _late(gate, calls, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
             if waiter.call is None and waiter.waited:
                 await checkpoint_if_cancelled()
@@ -179,7 +181,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 return lease
             gate.rejoin(waiter)
     except Expired as late:
-        error = _late(gate, gate.entry_of(waiter), timeout, late.away, not waiter.impatient)
+        error = _late(gate, calls, gate.entry_of(waiter), timeout, late.away, not waiter.impatient)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -288,7 +290,7 @@ def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
 def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
     """Raise at once if the task would wait for what it holds itself, through another queue."""
     holds = gate.runtime.leases.of(task)
-    for hold in () if holds is None else _overlapping(gate, holds):
+    for hold in () if holds is None else overlapping(gate, holds):
         if hold.loss_by_clock() is None:
             name = gate.calls.name
             error = NotAcquired(
@@ -299,15 +301,6 @@ def _refuse_overlap(gate: Gate, task: asyncio.Task[object] | None) -> None:
             )
             tell_failed(gate.runtime, gate.calls, error)
             raise error
-
-
-def _overlapping(gate: Gate, holds: TaskLeases) -> Iterator[Hold]:
-    """What a task holds that the gate's name needs, too."""
-    names = gate.calls.names
-    for lease in holds if gate.contention.overlapping else holds.overlapping:
-        hold = lease._hold
-        if gate.runtime.holds.get(hold.owner) is hold and not set(names).isdisjoint(hold.calls.names):
-            yield hold
 
 
 async def _nest(
@@ -382,6 +375,7 @@ def _check_nesting(gate: Gate, calls: Calls, hold: Hold) -> None:
 
 def _late(
     gate: Gate,
+    calls: Calls,
     entry: QueueEntry | None,
     timeout: float | None,
     away: AiolockError | None = None,
@@ -390,8 +384,5 @@ def _late(
     """Why a wait is over: another has the name, or no server has answered, or will."""
     if away is not None:
         return gate.runtime.unanswered(gate.calls.name, "acquiring", away=away)
-    inherited = (lease for holds in lineage() for lease in holds.leases.get(gate, ()) if gate.contention.reentrant)
-    ancestor = next((lease._hold for lease in inherited if lease._hold.reason is None), None)
-    if ancestor is None:
-        ancestor = next((hold for holds in lineage() for hold in _overlapping(gate, holds)), None)
-    return Refusal(gate, entry, ancestor, answered).error(timeout)
+    kin = Kin.of(gate, calls, asyncio.current_task(), held_by_kin())
+    return Refusal(gate, entry, kin, answered).error(timeout)

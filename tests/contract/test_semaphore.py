@@ -261,7 +261,7 @@ async def test_invalid_numbers_of_permits(locks: LockManager, place: Place) -> N
 
 
 async def test_a_nested_timeout_does_not_mention_owners(here: Semaphore) -> None:
-    """There is nothing to share: a semaphore is not reentrant. Kept by acquisition._timeout."""
+    """There is nothing to share: a semaphore is not reentrant. Kept by Kin.of: `reentrant`."""
     async with here.acquire(3):
         with pytest.raises(AcquireTimeout) as caught:
             await here.acquire(timeout=0)

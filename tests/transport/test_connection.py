@@ -243,6 +243,7 @@ OK = b"+OK\r\n"
         (says(b"$-1\r\n"), BackendError, "like Redis|in time"),
         (says(b"-ERR max number of clients reached\r\n"), BackendError, "max number of clients"),
         (says(b"-ERR unknown command 'HELLO'\r\n"), ConfigurationError, "Redis 6"),
+        (says(b"-ERR unsupported command 'hello'\r\n"), ConfigurationError, r"Redis 6.*proxy.*waiting=Poll\(\)"),
         (says(b"-NOPROTO unsupported protocol version\r\n"), ConfigurationError, "Redis 6"),
         (says(HELLO + OK + OK, b"$0\r\n\r\n$20\r\nredis_version:5.0.14\r\n$0\r\n\r\n"), ConfigurationError, "5.0.14"),
         (says(HELLO + OK + OK, b"garbage\r\n"), BackendError, "like Redis"),

@@ -105,7 +105,9 @@ async def test_closing_while_disconnected(own_server: RedisServer) -> None:
     await asyncio.wait_for(backend.aclose(), 5)
     assert others() == set()
     for future in futures:
-        assert isinstance(await result(future), BackendError)
+        error = await result(future)
+        assert isinstance(error, BackendError)
+        assert str(error) == "the manager was closed before Redis answered"
     assert len(settled) == 1
     own_server.restart()
     await backend.open(timeout=5, reconnected=lambda: None)

@@ -208,3 +208,9 @@ def test_an_old_server_is_a_configuration_error() -> None:
     error = failures.unconnected(ResponseError("unknown command `HELLO`, with args beginning with: `3`, "))
     assert isinstance(error, ConfigurationError)
     assert "RESP3 (unknown command `HELLO`, with args beginning with: `3`): Redis 6 or newer is needed;" in str(error)
+
+
+@pytest.mark.parametrize("words", ["ERR unknown command 'EVALSHA'", "ERR unsupported command 'evalsha'"])
+def test_a_proxy_that_does_not_know_evalsha(words: str) -> None:
+    """Envoy says it in its own words; then each request carries its script. Kept by `_UNKNOWN`."""
+    assert failures.not_run_by(ErrorReply(words)) == "evalsha"

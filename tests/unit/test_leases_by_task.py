@@ -114,7 +114,7 @@ async def test_an_ancestor_of_an_ancestor_holds_it(locks: LockManager, crew: Cre
 
 
 async def test_an_ancestor_lost_it(locks: LockManager, crew: Crew, backend: MemoryBackend) -> None:
-    """Sharing would not help. Kept by acquisition._timeout: `reason is None`."""
+    """Sharing would not help. Kept by Kin.of: `hold.reason`."""
 
     async def wanting() -> str:
         with pytest.raises(AcquireTimeout) as caught:

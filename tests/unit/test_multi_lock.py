@@ -95,7 +95,7 @@ async def test_it_lives_by_the_deadline_in_an_outage(backend: MemoryBackend, loc
 
 
 async def test_managers_of_two_servers_do_not_collide(locks: LockManager) -> None:
-    """Names of another server are other locks. Kept by acquisition._overlapping: `runtime.holds`."""
+    """Names of another server are other locks. Kept by refusal.overlapping: `runtime.holds`."""
     async with LockManager(MemoryBackend()) as elsewhere, locks.lock("a"), elsewhere.multi_lock("a", "b") as lease:
         assert not lease.lost
         assert not await locks.lock("b").is_locked()

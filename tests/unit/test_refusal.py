@@ -104,7 +104,7 @@ async def test_a_holder_that_said_nothing_of_itself(
 
 @pytest.mark.parametrize("overlapping", [False, True])
 async def test_an_ancestor(locks: LockManager, crew: Crew, overlapping: bool) -> None:
-    """A task that waits for the one that started it. Kept by `_timeout`: `ancestor`."""
+    """A task that waits for the one that started it. Kept by Refusal._why: `_kin`."""
     held = locks.multi_lock(NAME, "b", metadata="nightly") if overlapping else locks.lock(NAME, metadata="nightly")
     async with held:
         child = crew.start(acquire(locks.lock(NAME), timeout=0))

@@ -156,6 +156,23 @@ async def test_a_release_that_ends_every_connection_is_given_up(caplog: pytest.L
         assert len(backend.resets) == count
 
 
+@pytest.mark.usefixtures("backend")
+async def test_a_lock_that_was_lost_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Past its deadline, so its release is of no use to anyone. Kept by Release.settle: `hold.deadline`."""
+    backend = Middlebox()
+    async with LockManager(backend, ttl=10.0) as locks:
+        lease = await locks.lock("a", renew=False).acquire()
+        await backend.clock.advance(9.5)
+        assert lease.lost
+        lease.release()
+        await backend.clock.advance(30.0)
+        count = len(backend.resets)
+        await backend.clock.advance(30.0)
+        assert len(backend.resets) == count  # it was given up
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith("lost lock 'a'")
+
+
 async def test_a_grant_out_of_a_queue_is_given_back_until_its_own_end(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:

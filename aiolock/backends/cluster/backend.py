@@ -308,6 +308,4 @@ class ClusterBackend(Backend):
             subscription.move(owner)
 
     def _closed_error(self, name: str) -> BackendError:
-        return BackendError(
-            name, "the connection to the cluster is closed: use locks inside `async with manager:`", transient=not name
-        )
+        return BackendError(name, "the manager was closed before the cluster answered", transient=not name)

@@ -96,7 +96,7 @@ class QuorumBackend(Backend):
         """See `Backend.post`."""
         request = self._request(call) if self._open else None
         if not self._open:
-            _fail(call, "the connection to the quorum is closed: use locks inside `async with manager:`")
+            _fail(call, "the manager was closed before the quorum answered")
         elif request is None:
             _fail(call, f"a quorum does not offer {call.script.name}: use a manager of one server")
         else:

@@ -347,9 +347,7 @@ class RedisBackend(Backend):
             self._session.put(renewal)
 
     def _closed_error(self, name: str, *, transient: bool = False) -> BackendError:
-        return BackendError(
-            name, "the connection to Redis is closed: use locks inside `async with manager:`", transient
-        )
+        return BackendError(name, "the manager was closed before Redis answered", transient)
 
     def _shut(self, linger: float) -> Ending:
         session, self._session = self._session, None

@@ -326,8 +326,8 @@ def _of_url(url: str) -> Recipe:
         foreign = _FOREIGN.match(url)
         what = f"{foreign[0]} is not supported" if foreign else "not a URL that aiolock knows"
         raise ConfigurationError(
-            "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, or "
-            "sqlite:///locks.db for a file (percent-encode special characters in a password)"
+            "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
+            "sqlite:///locks.db for a file, or memory:// for tests (percent-encode special characters in a password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

@@ -73,7 +73,8 @@ _DENIED_IN_SCRIPT = re.compile(
 )
 _LINE = re.compile(r"user_script: ?(\d+)")
 _CALL = re.compile(r"redis\.p?call\('([A-Z]+)'")
-_RUN = re.compile(r"(?:unknown command|permissions to run the) ['`]?(evalsha|eval)\b", re.IGNORECASE)
+_UNKNOWN = "un(?:known|supported) command"  # a server's words, and those of Envoy
+_RUN = re.compile(rf"(?:{_UNKNOWN}|permissions to run the) ['`]?(evalsha|eval)\b", re.IGNORECASE)
 
 
 class ErrorReply(ResponseError):
@@ -100,6 +101,11 @@ def code_of(error: ErrorReply) -> str:
         return "NOPERM"
     code = text.partition(" ")[0]
     return code if code.isupper() else ""
+
+
+def unknown(text: str) -> bool:
+    """Whether an error says that the server, or a proxy before it, does not know a command."""
+    return re.search(_UNKNOWN, text, re.IGNORECASE) is not None
 
 
 def not_run_by(error: ErrorReply) -> str:
@@ -242,7 +248,7 @@ def _unconnected(error: BaseException) -> AiolockError:
         if text.startswith("HELLO must be called"):
             text = "it wants a user and a password, and none was given"
         return BackendError("", f"Redis refused the credentials: {text}: check username, password and ACL")
-    if isinstance(error, ResponseError) and ("NOPROTO" in text or "unknown command" in text.lower()):
+    if isinstance(error, ResponseError) and ("NOPROTO" in text or unknown(text)):
         return ConfigurationError(
             "",
             f"the server does not speak RESP3 ({text.rstrip(', ')}): Redis 6 or newer is needed; if it is one behind a "

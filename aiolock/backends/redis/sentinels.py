@@ -10,7 +10,7 @@ from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.view import pairs_of
 from .clients import Client, Recipe, adapted, of_host, of_sentinel, of_url
 from .connection import Asker, ServerConnector
-from .failures import ErrorReply, refused
+from .failures import ErrorReply, refused, unknown
 from .seeds import Address, connector_at
 
 PORT = 26379
@@ -126,7 +126,7 @@ class Sentinels:
             return ConfigurationError(
                 "", f"the Sentinel at {connector.address} knows no master {self.service!r}: check service="
             )
-        if "unknown command" in str(address):
+        if unknown(str(address)):
             return ConfigurationError("", f"the server at {connector.address} is no Sentinel: use LockManager(url)")
         refusal = address if isinstance(address, ErrorReply) else ErrorReply(str(state))
         return refused("", f"the Sentinel at {connector.address} to name the master", refusal)

@@ -43,9 +43,14 @@ _current: ContextVar[TaskLeases | None] = ContextVar("aiolock_holds", default=No
 """What the running task, or the one that started it, holds or held. This only detects: ownership is by task."""
 
 
-def lineage() -> Iterator[TaskLeases]:
-    """What the running task holds, and then the tasks that led to it."""
-    holds = _holding(_current.get())
+def held_by_kin() -> TaskLeases | None:
+    """What the running task holds; if that is nothing, what the nearest one does that led to it."""
+    return _holding(_current.get())
+
+
+def lineage(first: TaskLeases | None) -> Iterator[TaskLeases]:
+    """What a task holds, and then the tasks that led to it, beginning with `first`."""
+    holds = _holding(first)
     while holds is not None:
         yield holds
         holds = _holding(holds.outer)

@@ -155,8 +155,9 @@ class Release:
             if isinstance(outcome, BackendError):
                 if not outcome.transient and self.failure is None:
                     self.failure = outcome
-                text = "lock %r was not released, it expires by itself: %s"
-                logger.warning(text, hold.calls.name, outcome, extra={"lock_name": hold.calls.name})
+                if hold.reason is None or services.clock.now() < hold.deadline:  # otherwise its loss was told
+                    text = "lock %r was not released, it expires by itself: %s"
+                    logger.warning(text, hold.calls.name, outcome, extra={"lock_name": hold.calls.name})
         if hold is None or self._attempts:
             services.ending.discard(self._owner)
         if self._attempts:
