@@ -243,6 +243,17 @@ def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.
     return (reader, writer) if reader is not None and writer is not None else None
 
 
+def load_files(connection: Connection) -> None:
+    """Load the files that TLS needs, if it is used: redis-py would call a missing one an error of the network.
+
+    Raises:
+        OSError, ValueError: a file cannot be read, or does not hold what it must.
+    """
+    context = getattr(connection, "ssl_context", None)
+    if context is not None:
+        context.get()  # and keeps it
+
+
 def _packages(client: Client) -> set[str]:
     """Return the packages of the classes of a client and of its connections."""
     connecting = getattr(getattr(client, "connection_pool", None), "connection_class", None)

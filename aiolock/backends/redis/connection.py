@@ -14,10 +14,11 @@ import hiredis
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .clients import Client, Connection, Recipe, recipe, take_streams
+from .clients import Client, Connection, Recipe, load_files, recipe, take_streams
 from .credentials import Credentials
 from .failures import unconnected
 from .protocol import RespProtocol
+from .tls import unusable
 
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
@@ -91,6 +92,10 @@ class ServerConnector:
     async def connect(self) -> Link:
         """See `Connector.connect`."""
         connection = self._make()
+        try:
+            load_files(connection)
+        except (OSError, ValueError) as error:
+            raise unusable(self._options, error) from error
         try:
             await connection.connect()
         except BaseException:
