@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import redis.exceptions
 import trustme
 
-from aiolock.backends.redis import RedisBackend
+from aiolock import LockManager
+from aiolock.backends.redis import RedisBackend, ServerConnector
 from aiolock.errors import AiolockError, BackendError, ConfigurationError
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
@@ -45,27 +48,51 @@ async def encrypted(server: RedisServer, certificate: trustme.LeafCert) -> Async
 
 
 @contextlib.contextmanager
-def choosy(context: ssl.SSLContext) -> Iterator[str]:
-    """The URL of a server that refuses one handshake; not asyncio's, which says nothing then."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(TIMEOUT)
+def choosy(context: ssl.SSLContext, resets: int = 0) -> Iterator[str]:
+    """The URL of a server that refuses handshakes; not asyncio's, which says nothing then.
 
-        def refuse() -> None:
-            accepted, _ = listening.accept()
+    Its first `resets` refusals do not get through.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse(accepted: socket.socket, lost: bool) -> None:
             accepted.settimeout(TIMEOUT)
-            with accepted.dup() as rest:
+            with accepted, accepted.dup() as rest, contextlib.suppress(OSError):
+                if lost:
+                    accepted.recv(1)  # what is left unread makes it a reset
+                    return
                 with contextlib.suppress(OSError):
                     context.wrap_socket(accepted, server_side=True).close()
-                with contextlib.suppress(OSError):
-                    while rest.recv(1000):  # unread, it would have the alert dropped
-                        pass
+                while rest.recv(1000):  # unread, it would have the alert dropped
+                    pass
 
-        thread = threading.Thread(target=refuse)
+        def serve() -> None:
+            for number in itertools.count():
+                accepted, _ = listening.accept()
+                if over.is_set():
+                    accepted.close()
+                    return
+                refuse(accepted, number < resets)
+
+        over = threading.Event()
+        address = listening.getsockname()
+        thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield f"rediss://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"rediss://127.0.0.1:{address[1]}"
         finally:
+            over.set()
+            socket.create_connection(address).close()
             thread.join()
+
+
+@contextlib.asynccontextmanager
+async def served(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[int]:
+    """The port of a server that runs `serve` for each connection."""
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield int(server.sockets[0].getsockname()[1])
 
 
 async def refusal(url: str) -> AiolockError:
@@ -108,12 +135,15 @@ async def test_a_certificate_out_of_its_time(redis_server: RedisServer, authorit
         assert "clock" in str(error)
 
 
+@pytest.mark.parametrize("resets", [0, 1])
 @pytest.mark.parametrize("newest", [True, False])
 @pytest.mark.parametrize("given", [True, False])
 async def test_a_certificate_that_the_server_wants(
-    authority: trustme.CA, trust: str, tmp_path: Path, given: bool, newest: bool
+    authority: trustme.CA, trust: str, tmp_path: Path, given: bool, newest: bool, resets: int
 ) -> None:
-    """None is given, or one that the server does not trust. TLS 1.3 says so after the client's handshake."""
+    """None is given, or one that the server does not trust. TLS 1.3 says so after the client's handshake, and what it
+    says is often lost, because the client has already written more.
+    """
     if given:
         trustme.CA().issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "mine.pem"))
         trust += f"&ssl_certfile={tmp_path / 'mine.pem'}&ssl_keyfile={tmp_path / 'mine.pem'}"
@@ -123,7 +153,7 @@ async def test_a_certificate_that_the_server_wants(
     context.verify_mode = ssl.CERT_REQUIRED
     if not newest:
         context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with choosy(context) as url:
+    with choosy(context, resets) as url:
         error = await refusal(url + trust)
     assert is_lasting(error)
     assert "ssl_certfile" in str(error)
@@ -163,11 +193,161 @@ async def test_files_that_cannot_be_used(
         await backend.aclose()
 
 
-async def test_a_server_that_hangs_up_in_the_handshake_may_be_back_soon() -> None:
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_a_server_that_hangs_up_may_be_back_soon(scheme: str) -> None:
     async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.close()
 
-    async with await asyncio.start_server(hangs_up, "127.0.0.1", 0) as server:
-        error = await refusal(f"rediss://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with served(hangs_up) as port:
+        error = await refusal(f"{scheme}://127.0.0.1:{port}")
     assert not is_lasting(error)
+
+
+@pytest.mark.any_loop
+async def test_a_url_without_tls_on_a_port_with_it(redis_server: RedisServer, authority: trustme.CA) -> None:
+    async with encrypted(redis_server, authority.issue_cert("127.0.0.1")) as url:
+        for pushes in (True, False):
+            backend = RedisBackend(url.replace("rediss", "redis"), pushes=pushes)
+            with pytest.raises(ConfigurationError, match=r"speaks TLS.*write rediss://.*ssl=True"):
+                await backend.open(timeout=TIMEOUT, reconnected=lambda: None)
+
+
+async def test_a_url_without_tls_on_a_port_that_answers_with_an_alert() -> None:
+    """As servers in Go and Java do."""
+
+    async def alerts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"\x15\x03\x01\x00\x02\x02\x46")
+        writer.close()
+
+    async with served(alerts) as port:
+        assert "write rediss://" in str(await refusal(f"redis://127.0.0.1:{port}"))
+
+
+@pytest.mark.any_loop
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_url_with_tls_on_a_port_without(redis_server: RedisServer, silent: bool) -> None:
+    """Some servers say nothing to a handshake, and others that they do not understand it."""
+
+    async def protests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"-ERR unknown command\r\n")
+        writer.close()
+
+    async with served(protests) as port:
+        error = await refusal(f"rediss://{redis_server.host}:{redis_server.port if silent else port}")
+    assert isinstance(error, ConfigurationError)
+    assert "does not speak TLS: write redis://" in str(error)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_a_web_server(scheme: str) -> None:
+    async def objects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with served(objects) as port:
+        error = await refusal(f"{scheme}://127.0.0.1:{port}")
+    assert is_lasting(error)
+    assert "like Redis" in str(error)
+    assert "is this its address?" in str(error)
+
+
+@pytest.mark.parametrize("how", ["redis", "rediss"])
+async def test_a_server_that_was_reached_is_not_asked_again(
+    redis_server: RedisServer, authority: trustme.CA, trust: str, how: str
+) -> None:
+    """Its scheme is right: what happens then is an outage, and it has enough to do."""
+    connections = 0
+
+    async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    async with FaultProxy(redis_server.host, redis_server.port, tls=tls if how == "rediss" else None) as proxy:
+        connector = ServerConnector(f"{proxy.url}{trust if how == 'rediss' else ''}")
+        (await connector.connect()).reset()
+    async with await asyncio.start_server(hangs_up, "127.0.0.1", proxy.port):
+        with pytest.raises(redis.exceptions.ConnectionError):
+            await connector.connect()
+    assert connections == 1
+
+
+@pytest.mark.any_loop
+async def test_cancelled_while_the_server_says_nothing() -> None:
+    """Neither the handshake nor the question beside it is left open."""
+    connected, ended = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.release()
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(1000):
+                pass
+        writer.close()
+        ended.release()
+
+    async with served(says_nothing) as port:
+        connecting = asyncio.create_task(ServerConnector(f"rediss://127.0.0.1:{port}").connect())
+        async with asyncio.timeout(TIMEOUT):
+            for _ in range(2):
+                await connected.acquire()
+            connecting.cancel()
+            await asyncio.wait((connecting,))
+            for _ in range(2):
+                await ended.acquire()
+    assert connecting.cancelled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+async def test_sentinels_and_clusters_say_it_too(redis_server: RedisServer, authority: trustme.CA, scheme: str) -> None:
+    """And that it is no outage."""
+    other = "rediss" if scheme == "redis" else "redis"
+    async with encrypted(redis_server, authority.issue_cert("127.0.0.1")) as url:
+        port = int(url.rpartition(":")[2].partition("/")[0]) if scheme == "redis" else redis_server.port
+        wrong = f"{scheme}://127.0.0.1:{port}"
+        for locks in (LockManager.sentinel([wrong], service="s"), LockManager.cluster([wrong])):
+            with pytest.raises(AiolockError) as caught:
+                async with locks:
+                    pass
+            assert is_lasting(caught.value)
+            assert f"write {other}://" in str(caught.value)
+
+
+async def test_a_server_that_speaks_both_is_slow_with_tls(
+    redis_server: RedisServer, authority: trustme.CA, trust: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept by `GRACE`, which is longer here because the machine may be slow, too."""
+    monkeypatch.setattr("aiolock.backends.redis.scheme.GRACE", TIMEOUT)
+    asked = asyncio.Event()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(10_000):
+            writer.write(data)
+        writer.close()
+
+    async with encrypted(redis_server, authority.issue_cert("127.0.0.1")) as url:
+
+        async def both(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            first = await reader.readexactly(1)
+            if first != b"\x16":
+                writer.write(b"+PONG\r\n")
+                writer.close()
+                asked.set()
+                return
+            await asked.wait()
+            there, back = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2].partition("/")[0]))
+            back.write(first)
+            with contextlib.suppress(ConnectionError):
+                await asyncio.gather(pump(reader, back), pump(there, writer))
+
+        async with served(both) as port:
+            link = await ServerConnector(f"rediss://127.0.0.1:{port}/0{trust}").connect()
+            assert asked.is_set()
+            link.close()
+            await link.closed()

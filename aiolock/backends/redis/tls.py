@@ -32,6 +32,8 @@ _UNTRUSTED = {
 }
 """Alerts of a server that wants a certificate of its clients, and has none or another."""
 _NO_COMMON = {"insufficient security", "protocol version"}
+NOT_TLS = re.compile("wrong version number|record layer failure|packet length too long|http request")
+"""What OpenSSL says of an answer that is not TLS."""
 _QUOTED = re.compile(r"^\[[^]]*\] ?|\.? \(_ssl\.c:\d+\)$")
 
 
@@ -71,6 +73,8 @@ def refused_tls(error: BaseException) -> AiolockError | None:
             "", f"the server refuses TLS with this client ({alert}): they have no version or cipher in common; check "
             "ssl_min_version= and ssl_ciphers="
         )  # fmt: skip
+    if NOT_TLS.search(str(one)):
+        return BackendError("", "the server answers, but neither in TLS nor like Redis: is this its address?")
     return None
 
 
