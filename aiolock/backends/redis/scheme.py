@@ -19,6 +19,7 @@ GRACE = 0.3
 """Seconds that a handshake gets if it does: some servers speak both on one port."""
 PATIENCE = 1.0
 """Seconds that an answer may take: a server that is the wrong one answers at once."""
+_STRANGE = (InvalidResponse, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 _HUNG_UP = re.compile("closed|reset|aborted|lost|broken pipe|eof", re.IGNORECASE)
 
 
@@ -120,8 +121,14 @@ class Scheme:
 
 
 def _unclear(error: BaseException) -> bool:
-    text = str(error)
-    return isinstance(error, InvalidResponse) or bool(_HUNG_UP.search(text) or NOT_TLS.search(text))
+    """Whether the server hung up, or answered something else. Not every redis-py quotes what led to its error."""
+    one: BaseException | None = error
+    while one is not None:
+        text = str(one)
+        if isinstance(one, _STRANGE) or _HUNG_UP.search(text) or NOT_TLS.search(text):
+            return True
+        one = one.__cause__ or one.__context__
+    return False
 
 
 def _greeting() -> bytes:
