@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urlsplit
@@ -241,6 +242,25 @@ def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.
     reader, connection._reader = connection._reader, None
     writer, connection._writer = connection._writer, None
     return (reader, writer) if reader is not None and writer is not None else None
+
+
+def load_files(connection: Connection) -> ssl.SSLContext | None:
+    """Load the files that TLS needs, and return its context; None if it is not used. redis-py would call a missing file
+    an error of the network.
+
+    Raises:
+        OSError, ValueError: a file cannot be read, or does not hold what it must.
+    """
+    settings = getattr(connection, "ssl_context", None)
+    return None if settings is None else settings.get()  # which keeps it
+
+
+def is_direct(kind: object) -> bool:
+    """Whether connections of this class go to the host and port that they name, in the way that all know."""
+    from redis.asyncio import Connection as RedisConnection
+    from redis.asyncio import SSLConnection
+
+    return kind in (RedisConnection, SSLConnection)
 
 
 def _packages(client: Client) -> set[str]:

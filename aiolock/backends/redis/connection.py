@@ -14,10 +14,12 @@ import hiredis
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .clients import Client, Connection, Recipe, recipe, take_streams
+from .clients import Client, Connection, Recipe, is_direct, load_files, recipe, take_streams
 from .credentials import Credentials
 from .failures import unconnected
 from .protocol import RespProtocol
+from .scheme import Scheme
+from .tls import unusable
 
 _LINGER_NOT = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
 
@@ -75,8 +77,10 @@ class ServerConnector:
         self.credentials: Credentials | None = self._options.get("credential_provider")
         self.db: int = int(self._options.get("db") or 0)
         self.fixed: bool = True
-        path, host = self._options.get("path"), self._options.get("host", "localhost")
-        self.address: str = str(path or f"{host}:{self._options.get('port', 6379)}")
+        self._reached = False  # once: its scheme is right, and what happens next is an outage
+        path, self._host = self._options.get("path"), str(self._options.get("host", "localhost"))
+        self._port: int | str = self._options.get("port", 6379)
+        self.address: str = str(path or f"{self._host}:{self._port}")
         try:
             self._make()
         except (TypeError, RedisError) as error:
@@ -92,7 +96,14 @@ class ServerConnector:
         """See `Connector.connect`."""
         connection = self._make()
         try:
-            await connection.connect()
+            context = load_files(connection)
+        except (OSError, ValueError) as error:
+            raise unusable(self._options, error) from error
+        try:
+            if self._reached or not is_direct(self._class):
+                await connection.connect()
+            else:
+                await Scheme(self._host, int(self._port), context).check(connection.connect)
         except BaseException:
             if streams := take_streams(connection):
                 streams[1].close()
@@ -100,6 +111,7 @@ class ServerConnector:
         streams = take_streams(connection)
         if streams is None or streams[1].is_closing():
             raise ConnectionError("the connection was lost as soon as it was made")
+        self._reached = True
         return Link(*streams)
 
 

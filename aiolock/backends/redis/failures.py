@@ -17,6 +17,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.foreign import OTHER_TYPE, foreign
 from ..base import NO_MESSAGES
+from .tls import refused_tls
 
 PASSING = frozenset(
     {
@@ -235,7 +236,7 @@ def unconnected(error: BaseException) -> AiolockError:
         error = cause  # redis-py wraps errors on a unix socket
     if isinstance(error, AiolockError):
         return error
-    failure = _unconnected(error)
+    failure = refused_tls(error) or _unconnected(error)
     failure.__cause__ = error
     return failure
 
