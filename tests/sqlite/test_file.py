@@ -193,6 +193,28 @@ async def test_shared_memory_that_is_deleted(url: str, path: Path) -> None:
         lease.ensure()
 
 
+@pytest.mark.parametrize("first", ["_sweep", "_forget"])
+async def test_what_nobody_waits_for_finds_the_file_gone(url: str, path: Path, first: str) -> None:
+    """The next request tells it, and what is held is looked at, though the file could be opened anew without a word.
+    Kept by SQLiteEngine._lost.
+    """
+    watch = Watch()
+    async with LockManager(url, ttl=60, observer=watch) as locks:
+        lease = await locks.lock("a").acquire()
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        for suffix in ("", "-wal", "-shm"):
+            os.unlink(f"{path}{suffix}")
+        done = asyncio.Event()
+        engine._do(getattr(engine, first) if first == "_sweep" else lambda: engine._forget("a"), lambda _: done.set())
+        await until(done)
+        with pytest.raises(BackendError, match="it was deleted or replaced"):
+            await locks.lock("b").acquire()
+        await until(watch.told[Reconnected])
+        assert await lease.wait_lost() is LossReason.DELETED
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
 async def test_a_copy_goes_on_with_higher_fences(url: str, path: Path, tmp_path: Path) -> None:
     async with LockManager(url, ttl=60) as locks:
         held = await locks.lock("held").acquire()

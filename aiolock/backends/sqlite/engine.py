@@ -66,6 +66,7 @@ class SQLiteEngine:
         self._link: sqlite3.Connection | None = None
         self._clock: HostClock
         self._ran = False  # what is attempted may have been done
+        self._lost: Unavailable | None = None  # why the file was let go of, until a request has told it
         self._dead: set[str] = set()  # listeners that are to be forgotten
         # Rows since the last sweep; by chance, so that those of processes that write little are swept, too.
         self._written = randrange(SWEEP)
@@ -157,6 +158,8 @@ class SQLiteEngine:
                 self._link = None
                 link.close()
             why = self._file.unavailable(error, self._ran and not busy)
+            if self._link is None:
+                self._lost = why
             raise why from why.__cause__
 
     def _changing(self, change: Callable[[sqlite3.Connection], R]) -> R:
@@ -182,6 +185,16 @@ class SQLiteEngine:
         self._clock.until = until
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
+        lost, self._lost = self._lost, None
+        if lost is not None:  # by what nobody waited for; it may be another file by now, so all must be looked at
+            raise Unavailable(lost.error) from lost.__cause__
+        try:
+            return self._decided(calls)
+        except Unavailable:
+            self._lost = None
+            raise
+
+    def _decided(self, calls: Sequence[Call[Any]]) -> list[Outcome]:
         self._use()
         if self._clock.runs_out():
             self._reserve()
