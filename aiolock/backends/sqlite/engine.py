@@ -74,7 +74,7 @@ class SQLiteEngine:
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        self._closing, self._channels = False, set()
+        self._closing, self._channels, self._lost = False, set(), None
         self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
         self._sockets = Sockets(deliver, loop) if self.abilities.messages else None
         try:
