@@ -96,11 +96,11 @@ class File(Place):
     @asynccontextmanager
     async def keep_locked(self, number: int, seconds: float) -> AsyncIterator[None]:
         """A process stands still in a transaction, or a backup takes its time."""
-        link = sqlite3.connect(self._path, timeout=20, isolation_level=None, check_same_thread=False)
+        link = sqlite3.connect(self._path, timeout=2, isolation_level=None, check_same_thread=False)
         try:
-            await asyncio.to_thread(link.execute, "BEGIN IMMEDIATE")
+            with contextlib.suppress(sqlite3.OperationalError):  # a worker that was stopped keeps it locked already
+                await asyncio.to_thread(link.execute, "BEGIN IMMEDIATE")
             yield
-            link.execute("ROLLBACK")
         finally:
             link.close()
 
