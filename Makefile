@@ -33,7 +33,7 @@ test: $(VENV)/.ready-test ## run every test, in less than three minutes (ARGS ar
 test-thorough: THOROUGHLY = env PYTHONDONTWRITEBYTECODE= AIOLOCK_TEST_EXAMPLES=20 $(PY) -m pytest -n auto -o faulthandler_timeout=2400
 test-thorough: $(VENV)/.ready-test ## run the generated tests with 20 times as many examples, and every pair of cancellations
 	@$(THOROUGHLY) -m hypothesis tests/scripts $(ARGS)
-	@exec $(THOROUGHLY) tests/cancellation $(ARGS)
+	@exec $(THOROUGHLY) tests/cancellation tests/recipes $(ARGS)
 
 check: $(VENV)/.ready-lint ## check formatting, lint and types
 	$(PY) -m ruff format --check .

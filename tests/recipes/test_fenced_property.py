@@ -22,6 +22,7 @@ from aiolock.recipes.fenced import FENCES_TABLE, _finished
 from aiolock.recipes.transactions import _entered as entered
 from aiolock.recipes.transactions import _settled as settled
 from aiolock.testing import MemoryBackend
+from tests.support.generated import TIMES
 
 from .connections import TABLES, WAYS, Database, Way, nested, say
 
@@ -96,7 +97,6 @@ async def rolls_back(connection: Any) -> None:
 GOOD = [plain, savepoint, within, ddl]
 BAD = [raises, duplicates]
 MEDDLING = [says_commit, commits_and_begins, commits, rolls_back]
-ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 
 
 @pytest.fixture
@@ -203,8 +203,14 @@ async def lease(locks: LockManager) -> AsyncIterator[Any]:
     await lease.release()
 
 
-@ways
-@pytest.mark.parametrize("body", GOOD + BAD + MEDDLING, ids=lambda body: body.__name__)
+@pytest.mark.parametrize(
+    ("way", "body"),
+    [
+        pytest.param(way, body, id=f"{body.__name__}-{way.name}")
+        for way in WAYS
+        for body in ([plain] if way.autocommits else GOOD + BAD + MEDDLING)  # those never begin
+    ],
+)
 @pytest.mark.filterwarnings("ignore:memory")
 async def test_what_stays(way: Way, body: Body, database: Database, held: Any) -> None:
     """Of a holder; of one that comes late; and of one that is overtaken, which in SQLite nobody can do in the block."""
@@ -259,10 +265,13 @@ class CancelledAt:
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.awaited and not way.autocommits], ids=lambda way: way.name)
 async def test_cancelled_at_each_await(way: Way, database: Database, lease: Any) -> None:
-    """All or nothing is there, nothing is locked, and it can be done again. Kept by `begin` and its rollback."""
+    """All or nothing is there, nothing is locked, and it can be done again. Kept by `begin` and its rollback.
+
+    `make test` cancels at every other await, `make test-thorough` at each.
+    """
     at = 0
     while True:
-        at += 1
+        at += 1 if TIMES > 1 else 2
         async with way.connect(database.address) as connection:
 
             async def block(connection: Any = connection) -> None:
