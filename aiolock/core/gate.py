@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from logging import WARNING
 from typing import Self, cast
 
 from ..errors import AiolockError, NotAcquired
-from ..log import Log
+from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
 from ..scripts.multi import MultiCalls
@@ -30,7 +31,12 @@ from .waiting.stepwise import Stepwise
 from .waiting.wait import GRANTED, Turn
 from .waiting.waiter import Waiter
 
-logger: Log = Log("aiolock.gate")
+LATE_GRANT: Line = Line(
+    Log("aiolock.gate"),
+    WARNING,
+    "a grant of lock %(lock_name)r came past its own deadline: undone",
+    "grants of %(count)d more locks came past their own deadlines: %(lock_names)s",
+)
 
 
 class Gate(LocalQueue):
@@ -159,7 +165,7 @@ class Gate(LocalQueue):
     def rejoin(self, waiter: Waiter) -> None:
         """Its grant came too late: undo it, and ask anew, before all others."""
         entry, name = waiter.entry or self.adopt(waiter), self.calls.name
-        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
+        self.runtime.warn(LATE_GRANT, name)
         entry.end()
         self.taken -= 1
         waiter.wait_again()

@@ -12,6 +12,8 @@ from typing import TypeVar
 from ..backends.base import Backend
 from ..clock import Clock, format_seconds
 from ..errors import AiolockError, BackendError
+from ..log import Line
+from ..repeats import PERIOD, Repeats
 from ..scripts.base import Call, drop, resolve
 from ..scripts.keys import Keys
 from .binding import Binding
@@ -89,13 +91,23 @@ class Services:
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
+        self.observers.repeats.end()
+        self.observers.repeats = Repeats(self._gather)
         self.patience: Patience = Patience(self.scheduler, self.limits.request_timeout)
+
+    def _gather(self, repeats: Repeats) -> None:
+        self.scheduler.schedule(repeats, self.clock.now() + PERIOD)
 
     def bind(self) -> None:
         """Begin on the running loop, in this process."""
         self.binding.begin()
         self.waiting.begin()
         self._renew()
+
+    def stop(self) -> None:
+        """Nothing is due any more, and nothing is left to be logged."""
+        self.scheduler.stop()
+        self.observers.repeats.end()
 
     @abstractmethod
     def freed(self, kind: str, name: str) -> None:
@@ -120,6 +132,11 @@ class Services:
             return await reply
         finally:
             self.scheduler.forget(limit)
+
+    def warn(self, line: Line, name: str, error: BackendError | None = None) -> None:
+        """Log what has gone wrong with a lock, perhaps with others of which the same is said."""
+        values = {"lock_name": name} if error is None else {"lock_name": name, "error": str(error)}
+        self.observers.repeats.say(line, values, error is not None and error.transient)
 
     def away(self, *names: str) -> AiolockError | None:
         """Why no server answers requests about these names at the moment; None if one does, or if nothing is known."""
