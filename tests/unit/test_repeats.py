@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from aiolock import BackendError, LockLost, LockManager
+from aiolock.core.holding.release import OVERDUE
 from aiolock.repeats import NAMES, PERIOD
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 
-from .world import Crew, Holder, settle
+from .world import Crew, Holder, runtime_of, settle
 
 COUNT = 100
 REST = COUNT - 1 - NAMES
@@ -100,6 +101,18 @@ async def test_a_manager_that_is_closed_in_an_outage(caplog: pytest.LogCaptureFi
         f"lost {COUNT - 1} more locks (closed): {MORE}",
     ]
     assert lines[3:] == [("WARNING", f"{COUNT - 1} more locks were not released, they expire by themselves: {MORE}")]
+
+
+async def test_what_is_said_after_the_end(caplog: pytest.LogCaptureFixture, backend: MemoryBackend) -> None:
+    """Is logged at once: nothing is due any more. Kept by Repeats.end, which Services.stop calls."""
+    async with LockManager(backend) as locks:
+        runtime_of(locks).warn(OVERDUE, "a")
+        runtime_of(locks).warn(OVERDUE, "b")
+        assert len(said(caplog)) == 1
+    assert len(said(caplog)) == 1
+    runtime_of(locks).warn(OVERDUE, "c")
+    runtime_of(locks).warn(OVERDUE, "d")
+    assert len(said(caplog)) == 2
 
 
 async def test_the_second_line_of_a_kind(caplog: pytest.LogCaptureFixture, backend: MemoryBackend) -> None:

@@ -81,6 +81,34 @@ def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None
     assert "secret" not in told
 
 
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ":pa/secret@host:6379/0",
+        ":12/secret@host",
+        "me:12/secret@host:6379/0",
+        "me@x:12/secret@host",
+        ":1#secret@host",
+        "me:pa#secret@host",
+        ":12?secret@host:6379/0",
+        "me:pa?secret@host",
+        ":[secret]@host",
+        ":pa/#?secret@host:6379",
+    ],
+)
+def test_a_password_that_ends_where_the_url_says(scheme: str, rest: str) -> None:
+    """Some of these would be taken for port 12 of another host. Kept by `_CUT_OFF`."""
+    with pytest.raises(ConfigurationError, match=r"percent-encode it: / is %2F, \? is %3F, # is %23") as caught:
+        LockManager(f"{scheme}://{rest}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rest", ["user:p@ss:word@host:6379/0", "host?client_name=a@b&password=p@ss", "h:6379/0#x"])
+def test_other_special_characters_of_a_url(rest: str) -> None:
+    LockManager(f"redis://{rest}")
+
+
 def test_text_that_is_no_url_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match=r"^not a URL that aiolock knows: write redis://") as caught:
         LockManager("secret@localhost:6379")
