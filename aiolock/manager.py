@@ -30,10 +30,10 @@ from .errors import ConfigurationError
 from .events import Observer
 from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
-from .usage import AsyncOnly, usage
+from .usage import AsyncOnly, Renamed, usage
 
 
-class LockManager(LockFactory, AsyncOnly):
+class LockManager(LockFactory, AsyncOnly, Renamed):
     """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
@@ -88,6 +88,8 @@ class LockManager(LockFactory, AsyncOnly):
         locks = LockManager("redis://localhost:6379/0", observer=watch)
         ```
     """
+
+    _called = "locks"
 
     @usage(RIGHT, HINTS)
     def __init__(

@@ -65,6 +65,8 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
+    _called = "semaphore"
+
     contention: ClassVar[Contention] = Contention(exclusive=False, reentrant=False, divisible=True)
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:

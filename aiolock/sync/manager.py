@@ -13,7 +13,7 @@ from ..manager import LockManager as AsyncLockManager
 from ..manager_options import ManagerOptions, QuorumOptions
 from ..primitives.latch import TTL
 from ..primitives.options import LATCH, LOCK, SEMAPHORE
-from ..usage import SyncOnly, usage
+from ..usage import Renamed, SyncOnly, usage
 from .condition import Condition
 from .latch import Latch
 from .lease import Lease, watch_over
@@ -25,7 +25,7 @@ from .rw_lock import RWLock
 from .semaphore import Semaphore
 
 
-class LockManager(SyncOnly):
+class LockManager(SyncOnly, Renamed):
     """All locks of one process, for threads: the locks of `aiolock.LockManager`, and the same on the server.
 
     An event loop in a thread of its own renews, waits and listens. So blocking calls under a lock are fine, but a
@@ -51,6 +51,8 @@ class LockManager(SyncOnly):
                 charge(lease.fence)
         ```
     """
+
+    _called = "locks"
 
     def __init__(
         self,
