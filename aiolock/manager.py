@@ -9,7 +9,7 @@ from typing import Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
-from .backends.redis import Client, ClusterClient, Seeds, Sentinels, is_cluster
+from .backends.redis import Client, ClusterClient, Presence, Seeds, Sentinels, is_cluster
 from .clock import format_seconds
 from .core.lifecycle import Lifecycle
 from .core.observers import Observers
@@ -55,6 +55,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         acquire_timeout: seconds an acquire may wait; None for no limit, as with `asyncio.Lock`.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
+        keepalive: seconds of silence after which the server is asked for a sign of life, while nothing is held or
+            waited for: that keeps a path through a proxy or NAT open. Otherwise it is asked after `request_timeout`.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
             a quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
         handoff_limit: how often a release may hand the lock on inside this process in one turn, while other processes
@@ -102,6 +104,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         acquire_timeout: float | timedelta | None = None,
         renew: bool = True,
         request_timeout: float | timedelta = 5.0,
+        keepalive: float | timedelta = 30.0,
         recheck: float | timedelta = 5.0,
         handoff_limit: int = 16,
         liveness: float | timedelta = 3.0,
@@ -130,7 +133,10 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
         observers = Observers(observer)
-        backend = backend_of(source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell)
+        presence = Presence(check_duration("", "keepalive", keepalive, least=0.1))
+        backend = backend_of(
+            source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell, presence
+        )
         if waiting is None and not backend.abilities.messages:
             waiting = Poll()
         runtime = Runtime(backend, namespace, limits, waiting, observers)
@@ -214,7 +220,10 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
         tell = Observers(options.get("observer")).tell
-        nodes = [backend_of(source, patience, namespace, pushes=pushes, tell=tell) for source in sources]
+        presence = Presence(check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1))
+        nodes = [
+            backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
+        ]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     async def open(self, *, strict: bool = True) -> LockManager:

@@ -38,6 +38,7 @@ class QuorumOptions(TypedDict, total=False):
     acquire_timeout: float | timedelta | None
     renew: bool
     request_timeout: float | timedelta
+    keepalive: float | timedelta
     recheck: float | timedelta
     handoff_limit: int
     waiting: Poll | None

@@ -10,7 +10,19 @@ from ..event_log import log_event
 from ..events import Event
 from ..scripts.keys import Keys
 from .base import Backend
-from .redis import Client, ClusterClient, Handshake, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
+from .redis import (
+    PRESENCE,
+    Client,
+    ClusterClient,
+    Handshake,
+    Presence,
+    RedisBackend,
+    Replicas,
+    Seeds,
+    Sentinels,
+    is_cluster,
+    is_sentinel,
+)
 
 
 def backend_of(
@@ -20,6 +32,7 @@ def backend_of(
     replicas: Replicas | None = None,
     pushes: bool = True,
     tell: Callable[[Event], None] = log_event,
+    presence: Presence = PRESENCE,
 ) -> Backend:
     """The backend of what a manager is made with.
 
@@ -30,6 +43,7 @@ def backend_of(
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
         tell: told of connections that are lost and back; not if the source is a backend.
+        presence: how the servers know the manager.
 
     Raises:
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
@@ -56,27 +70,44 @@ def backend_of(
         from .replicated import ReplicatedBackend
 
         seeds = source if isinstance(source, Seeds) else Seeds(source)
-        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell)
+        plain = ClusterBackend(
+            seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell, presence=presence
+        )
         if replicas is None:
             return plain
         replicas = replicas._replace(channel="")
         return ReplicatedBackend(
             plain,
-            ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain, tell=tell),
+            ClusterBackend(
+                seeds,
+                request_timeout=request_timeout,
+                replicas=replicas,
+                companion=plain,
+                tell=tell,
+                presence=presence,
+            ),
         )
     if isinstance(source, Sentinels) or is_sentinel(source):
         from .sentinel import SentinelBackend
 
         sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
         return SentinelBackend(
-            sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel, tell=tell
+            sentinels,
+            request_timeout=request_timeout,
+            replicas=replicas,
+            pushes=pushes,
+            channel=channel,
+            tell=tell,
+            presence=presence,
         )
     server = cast("str | Client", source)
     handshake = Handshake(channel=channel)
-    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell)
+    backend = RedisBackend(
+        server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell, presence=presence
+    )
     if replicas is None:
         return backend
     from .replicated import ReplicatedBackend
 
-    checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
+    checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell, presence=presence)
     return ReplicatedBackend(backend, checked, lambda: backend.run_id)

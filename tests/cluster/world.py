@@ -154,7 +154,7 @@ class FakeBackend:
     def unreachable(self) -> AiolockError | None:
         return None if self.connected else BackendError("", "away", transient=True)
 
-    def start(self, *, reconnected: Callable[[], None]) -> None:
+    def start(self, *, reconnected: Callable[[], None], needed: Callable[[], bool] | None) -> None:
         self.connected = True
 
     def run(self, call: Call[Any]) -> asyncio.Future[Any]:

@@ -167,7 +167,7 @@ class Router:
     def use(self, node: Node) -> None:
         """Open the node: calls wait for its connection."""
         node.used = True
-        node.backend.start(reconnected=partial(self._back, node))
+        node.backend.start(reconnected=partial(self._back, node), needed=self._needed)
         self._joined(node)
 
     def _back(self, node: Node) -> None:
