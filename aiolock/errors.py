@@ -101,7 +101,8 @@ class Holder:
 
     Attributes:
         name: the lock's name; for a multi lock, the name that is in the way.
-        process: its host and pid, as "web-3:4711"; `""` if it did not say.
+        process: its host and pid, as "web-3:4711", or "shop@web-3:4711" if its manager has a name; `""` if it did not
+            say.
         metadata: the `metadata` of its lock, or None.
     """
 

@@ -28,6 +28,7 @@ from .core.runtime import Runtime
 from .core.services import Limits
 from .errors import ConfigurationError
 from .events import Observer
+from .identity import check_manager_name
 from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
 from .usage import AsyncOnly, Renamed, usage
@@ -48,6 +49,9 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
             an absolute path; `memory://` for one store per manager, or `memory://name` for one shared in this process;
             or a backend (see `aiolock.testing`).
+        name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
+            `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
+            a container whose host name is not its id they show that, too: `name@host/id:pid`.
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
@@ -98,6 +102,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         self,
         source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
         *,
+        name: str | None = None,
         namespace: str = "aiolock",
         ttl: float | timedelta = 30.0,
         margin: float | timedelta | None = None,
@@ -133,13 +138,13 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
         observers = Observers(observer)
-        presence = Presence(check_duration("", "keepalive", keepalive, least=0.1))
+        presence = Presence(check_manager_name(name), check_duration("", "keepalive", keepalive, least=0.1))
         backend = backend_of(
             source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell, presence
         )
         if waiting is None and not backend.abilities.messages:
             waiting = Poll()
-        runtime = Runtime(backend, namespace, limits, waiting, observers)
+        runtime = Runtime(backend, namespace, limits, waiting, observers, presence.name)
         super().__init__(runtime, policy, margin, replicas, ShortTtl(backend.abilities.notice))
         self._lifecycle = Lifecycle(runtime)
 
@@ -220,7 +225,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
         tell = Observers(options.get("observer")).tell
-        presence = Presence(check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1))
+        keepalive = check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1)
+        presence = Presence(check_manager_name(options.get("name")), keepalive)
         nodes = [
             backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
         ]
@@ -309,7 +315,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
     def __repr__(self) -> str:
         runtime = self._runtime
         state = "closed" if not runtime.binding.bound else f"holds={len(runtime.holds)}"
-        return f"<LockManager ttl={format_seconds(self._policy.ttl)} {state}>"
+        name = f"{runtime.binding.name!r} " if runtime.binding.name else ""
+        return f"<LockManager {name}ttl={format_seconds(self._policy.ttl)} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a LockManager cannot leave its process: create one in the other process")

@@ -32,6 +32,7 @@ HINTS = {
 class QuorumOptions(TypedDict, total=False):
     """Keywords of `LockManager` that a quorum has, too."""
 
+    name: str | None
     namespace: str
     ttl: float | timedelta
     margin: float | timedelta | None

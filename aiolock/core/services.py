@@ -60,6 +60,7 @@ class Services:
         limits: the manager's numbers.
         waiting: how to wait without messages; None to be told.
         observers: told what happens; None for the log alone.
+        name: the manager's; empty if it has none.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Services:
         limits: Limits,
         waiting: Poll | None = None,
         observers: Observers | None = None,
+        name: str = "",
     ) -> None:
         self.backend = backend
         self.clock: Clock = backend.clock
@@ -77,7 +79,7 @@ class Services:
         self.keys: Keys = Keys(namespace, backend.db)
         self.waiting: Waiting = Waiting(waiting)
         self.fences: Fences = Fences(namespace)
-        self.binding: Binding = Binding()
+        self.binding: Binding = Binding(name)
         self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
         self.kept_until: float = 0.0  # see `keeps()`
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them

@@ -102,7 +102,7 @@ class RedisBackend(Backend):
         self._replicas = replicas
         self._state = _State.CLOSED
         self._handshake = handshake or Handshake(None if replicas is None else replicas.least)
-        self._dialer = Dialer(self._connector, self._handshake)
+        self._dialer = Dialer(self._connector, self._handshake, presence)
         self._refusals = Refusals(elsewhere, self._handshake.complaints)
         self._disconnected: Callable[[], None] = disconnected or nothing
         self._tell = tell
