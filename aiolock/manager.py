@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
-from .backends.redis import Client, ClusterClient, Presence, Seeds, Sentinels, is_cluster
+from .backends.presence import Presence
 from .clock import format_seconds
 from .core.lifecycle import Lifecycle
 from .core.observers import Observers
@@ -32,6 +32,9 @@ from .identity import check_manager_name
 from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
 from .usage import AsyncOnly, Renamed, usage
+
+if TYPE_CHECKING:
+    from .backends.redis import Client, ClusterClient, Seeds, Sentinels
 
 
 class LockManager(LockFactory, AsyncOnly, Renamed):
@@ -165,6 +168,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             ConfigurationError: no URL, one with a database, different credentials, or an argument that cannot work.
                 When you open the manager: a server is not part of a cluster.
         """
+        from .backends.redis import Seeds
+
         return cls(Seeds(urls), **options)
 
     @classmethod
@@ -191,6 +196,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         Raises:
             ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
         """
+        from .backends.redis import Sentinels
+
         return cls(Sentinels(addresses, service, username, password, db), **options)
 
     @classmethod
@@ -214,6 +221,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
         """
         from .backends.quorum import QuorumBackend  # only who uses it needs it
+        from .backends.redis import Seeds, is_cluster
 
         patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):

@@ -1,28 +1,18 @@
-"""What you can create a manager with: a URL, a client, or a backend. All but one server is imported on first use."""
+"""What you can create a manager with: a URL, a client, or a backend. What keeps its locks is imported on first use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
 from ..event_log import log_event
 from ..events import Event
-from ..scripts.keys import Keys
 from .base import Backend
-from .redis import (
-    PRESENCE,
-    Client,
-    ClusterClient,
-    Handshake,
-    Presence,
-    RedisBackend,
-    Replicas,
-    Seeds,
-    Sentinels,
-    is_cluster,
-    is_sentinel,
-)
+from .presence import PRESENCE, Presence
+
+if TYPE_CHECKING:
+    from .redis import Client, ClusterClient, Replicas, Seeds, Sentinels
 
 
 def backend_of(
@@ -64,50 +54,6 @@ def backend_of(
         return TransactionalBackend(engine, request_timeout=request_timeout, tell=tell)
     if isinstance(source, Backend):
         return source
-    channel = Keys(namespace).managers if pushes else ""
-    if isinstance(source, Seeds) or is_cluster(source):
-        from .cluster import ClusterBackend
-        from .replicated import ReplicatedBackend
+    from .servers import servers_of
 
-        seeds = source if isinstance(source, Seeds) else Seeds(source)
-        plain = ClusterBackend(
-            seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell, presence=presence
-        )
-        if replicas is None:
-            return plain
-        replicas = replicas._replace(channel="")
-        return ReplicatedBackend(
-            plain,
-            ClusterBackend(
-                seeds,
-                request_timeout=request_timeout,
-                replicas=replicas,
-                companion=plain,
-                tell=tell,
-                presence=presence,
-            ),
-        )
-    if isinstance(source, Sentinels) or is_sentinel(source):
-        from .sentinel import SentinelBackend
-
-        sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
-        return SentinelBackend(
-            sentinels,
-            request_timeout=request_timeout,
-            replicas=replicas,
-            pushes=pushes,
-            channel=channel,
-            tell=tell,
-            presence=presence,
-        )
-    server = cast("str | Client", source)
-    handshake = Handshake(channel=channel)
-    backend = RedisBackend(
-        server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell, presence=presence
-    )
-    if replicas is None:
-        return backend
-    from .replicated import ReplicatedBackend
-
-    checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell, presence=presence)
-    return ReplicatedBackend(backend, checked, lambda: backend.run_id)
+    return servers_of(source, request_timeout, namespace, replicas, pushes, tell, presence)

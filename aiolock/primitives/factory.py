@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from ..backends.redis import Replicas
 from ..core.acquisition import Acquisition
 from ..core.holding.ticket import Ticket
 from ..core.lease import Lease
@@ -23,6 +22,9 @@ from .multi_lock import MultiLock, check_names
 from .options import LATCH, LOCK, SEMAPHORE, LockOptions, policy_of
 from .rw_lock import RWLock
 from .semaphore import Semaphore
+
+if TYPE_CHECKING:
+    from ..backends.redis import Replicas
 
 
 class LockFactory:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..backends.base import Backend
-from ..backends.redis import Client, ClusterClient, Seeds, Sentinels
 from ..manager import LockManager as AsyncLockManager
 from ..manager_options import ManagerOptions, QuorumOptions
 from ..primitives.latch import TTL
@@ -23,6 +22,9 @@ from .options import LockOptions, split
 from .portal import Portal
 from .rw_lock import RWLock
 from .semaphore import Semaphore
+
+if TYPE_CHECKING:
+    from ..backends.redis import Client, ClusterClient, Seeds, Sentinels
 
 
 class LockManager(SyncOnly, Renamed):

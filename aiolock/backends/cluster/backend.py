@@ -15,7 +15,8 @@ from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
 from ..base import Backend, Wake, nothing
-from ..redis import PRESENCE, Address, Complaints, Elsewhere, Handshake, Presence, RedisBackend, Replicas, Seeds
+from ..presence import PRESENCE, Presence
+from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
 from ..releases import Releases
 from ..spread import spread
 from .node import Node

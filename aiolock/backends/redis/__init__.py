@@ -22,8 +22,6 @@ from .failures import without_frames as without_frames
 from .handshake import MISTAKEN as MISTAKEN
 from .handshake import REPLICA as REPLICA
 from .handshake import Handshake as Handshake
-from .presence import PRESENCE as PRESENCE
-from .presence import Presence as Presence
 from .refusals import Elsewhere as Elsewhere
 from .replicas import Replicas as Replicas
 from .seeds import Address as Address

@@ -15,6 +15,7 @@ from ...events import Disconnected, Event, Reconnected
 from ...log import Log
 from ...scripts.base import Call
 from ..base import Backend, Wake, nothing
+from ..presence import PRESENCE, Presence
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe
@@ -26,7 +27,6 @@ from .ending import Ending
 from .failures import Misplaced, Unready, disconnected, fate, lost, without_frames
 from .handshake import Handshake
 from .outbox import Asking, Outbox
-from .presence import PRESENCE, Presence
 from .refusals import Elsewhere, Refusals
 from .replicas import Assurance
 from .session import Session

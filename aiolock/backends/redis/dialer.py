@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from ...errors import BackendError, ConfigurationError
+from ..presence import Presence
 from .backoff import Backoff
 from .connection import Connector, Link
 from .failures import Misplaced, Unready, unconnected
 from .handshake import Handshake
-from .presence import Presence
 
 
 class Dialer:

@@ -12,7 +12,8 @@ from ...event_log import log_event
 from ...events import Event
 from ...log import Log
 from ..base import Abilities
-from ..redis import PRESENCE, Address, Handshake, Presence, RedisBackend, Replicas, Sentinels
+from ..presence import PRESENCE, Presence
+from ..redis import Address, Handshake, RedisBackend, Replicas, Sentinels
 from ..replicated import ReplicatedBackend
 from ..worker import Worker
 from .connector import MasterConnector

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from ...errors import BackendError
 from ..base import nothing
-from ..redis import Handshake, Presence, RedisBackend, ServerConnector
+from ..presence import Presence
+from ..redis import Handshake, RedisBackend, ServerConnector
 
 CHANNEL = "+switch-master"
 

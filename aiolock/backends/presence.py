@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ...identity import identity
+from ..identity import identity
 
 _REFUSED = re.compile("[^!-~]")
 
