@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
-from dataclasses import dataclass
 from typing import Any
+
+from .record import Record
 
 
 class LossReason(enum.StrEnum):
@@ -95,8 +96,7 @@ class NotAcquired(AiolockError):
         self.transient: bool = transient
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Record):
     """The holder of a lock, as it described itself.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from ..record import Record
 from ..scripts.base import Call, Ending, Part
 from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
@@ -15,8 +15,7 @@ Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contention:
+class Contention(Record):
     """What a primitive promises to its holders and its waiters.
 
     Attributes:

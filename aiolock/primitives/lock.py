@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.policy import Policy, check_duration
 from ..core.runtime import KINDS, Kind, Runtime
+from ..record import Record
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
 from .reentrant import Reentrant
 from .revocation import request_release
 
 
-@dataclass(frozen=True, slots=True)
-class LockInfo:
+class LockInfo(Record):
     """A view of a held lock, as the server saw it.
 
     Attributes:

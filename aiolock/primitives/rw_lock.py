@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ..clock import format_seconds
 from ..core.calls import Contention
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import KINDS, Kind, Runtime
+from ..record import Record
 from ..scripts.queue import QueueCalls
 from ..usage import TwoSides
 from .queued import Queueing
@@ -18,8 +18,7 @@ FULL = 2**31
 """What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class RWLockInfo:
+class RWLockInfo(Record):
     """A view of a held read-write lock, as the server saw it.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -15,6 +14,7 @@ from ..core.policy import Policy, milliseconds
 from ..core.runtime import KINDS, Kind, Runtime
 from ..errors import ConfigurationError
 from ..log import Log
+from ..record import Record
 from ..scripts.queue import QueueCalls
 from ..usage import usage
 from .options import ACQUIRE_HINTS, DEFAULT, Default
@@ -25,8 +25,7 @@ logger: Log = Log("aiolock.semaphore")
 MAX_PERMITS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SemaphoreInfo:
+class SemaphoreInfo(Record):
     """A view of a semaphore, as the server saw it.
 
     Attributes:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import AiolockError, BackendError
@@ -122,7 +121,6 @@ def read(package: str, path: str) -> str:
     return loader.get_data(os.path.join(os.path.dirname(module.__file__), *f"{path}.lua".split("/"))).decode()
 
 
-@dataclass(frozen=True, slots=True)
 class Combiner(Generic[R]):
     """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together.
 
@@ -131,16 +129,25 @@ class Combiner(Generic[R]):
         head: ARGV before those of the parts.
     """
 
-    script: Script[list[R]]
-    head: tuple[Arg, ...] = ()
+    __slots__ = ("_what",)
+
+    def __init__(self, script: Script[list[R]], head: tuple[Arg, ...] = ()) -> None:
+        self._what = (script, head)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Combiner) and self._what == other._what
+
+    def __hash__(self) -> int:
+        return hash(self._what)
 
     def __call__(self, parts: Iterable[Part]) -> Call[list[R]]:
+        script, head = self._what
         keys: list[str] = []
-        args: list[Arg] = list(self.head)
+        args: list[Arg] = list(head)
         for part in parts:
             keys += part.keys
             args += part.args
-        return Call("", self.script, keys, args)
+        return Call("", script, keys, args)
 
 
 class PartRefused(Exception):

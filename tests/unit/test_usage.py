@@ -177,7 +177,7 @@ ATTRIBUTES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_what_has_another_name_or_is_elsewhere(name: str) -> None:
-    """As asyncio, threading, redis-py and others have it. Kept by Renamed.__getattr__: `_HERE`, `_OF_LEASES`."""
+    """As asyncio, threading, redis-py and others have it. Kept by Renamed.__getattr__: `_NAMES`, `_OF_LEASES`."""
     of, told = ATTRIBUTES[name]
     for locks in managers():
         if locks.__class__.__module__.startswith("aiolock.sync"):
