@@ -21,33 +21,49 @@ from .errors import TransactionError as TransactionError
 from .errors import WaitTimeout as WaitTimeout
 from .events import Observer as Observer
 from .manager import LockManager as LockManager
-from .primitives.condition import Condition as Condition
-from .primitives.fair_lock import FairLock as FairLock
-from .primitives.fair_lock import FairLockInfo as FairLockInfo
-from .primitives.latch import Latch as Latch
 from .primitives.lock import Lock as Lock
 from .primitives.lock import LockInfo as LockInfo
-from .primitives.multi_lock import MultiLock as MultiLock
 from .primitives.options import Default as Default
 from .primitives.options import LockOptions as LockOptions
-from .primitives.rw_lock import RWLock as RWLock
-from .primitives.rw_lock import RWLockInfo as RWLockInfo
-from .primitives.rw_lock import RWLockSide as RWLockSide
-from .primitives.semaphore import Semaphore as Semaphore
-from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
 
 if _TYPE_CHECKING:
+    from .primitives.condition import Condition as Condition
+    from .primitives.fair_lock import FairLock as FairLock
+    from .primitives.fair_lock import FairLockInfo as FairLockInfo
+    from .primitives.latch import Latch as Latch
+    from .primitives.multi_lock import MultiLock as MultiLock
+    from .primitives.rw_lock import RWLock as RWLock
+    from .primitives.rw_lock import RWLockInfo as RWLockInfo
+    from .primitives.rw_lock import RWLockSide as RWLockSide
+    from .primitives.semaphore import Semaphore as Semaphore
+    from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
     from .recipes.fenced import fenced as fenced
 else:
+    _LATER = {
+        "Condition": "primitives.condition",
+        "FairLock": "primitives.fair_lock",
+        "FairLockInfo": "primitives.fair_lock",
+        "Latch": "primitives.latch",
+        "MultiLock": "primitives.multi_lock",
+        "RWLock": "primitives.rw_lock",
+        "RWLockInfo": "primitives.rw_lock",
+        "RWLockSide": "primitives.rw_lock",
+        "Semaphore": "primitives.semaphore",
+        "SemaphoreInfo": "primitives.semaphore",
+        "fenced": "recipes",
+    }
 
     def __getattr__(name: str) -> object:
-        """Import recipes when they are used."""
-        if name != "fenced":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-        from .recipes import fenced
+        """Import what is rare when it is used."""
+        from importlib import import_module
 
-        globals()[name] = fenced
-        return fenced
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return [*{*globals(), *__all__}]
 
 
 __all__ = [

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from logging import WARNING
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from ..errors import AiolockError, NotAcquired
 from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
-from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Released, TransferOutcome
-from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
 from .holding.hold import Hold
 from .holding.level import Level
@@ -22,14 +20,16 @@ from .holding.release import Release
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy
 from .runtime import Runtime
-from .waiting.gathering import Gathering
 from .waiting.handoff import hand_on
 from .waiting.local_queue import LONG_AGO, LocalQueue
 from .waiting.queue_entry import QueueEntry
-from .waiting.race import Race
-from .waiting.stepwise import Stepwise
 from .waiting.wait import GRANTED, Turn
 from .waiting.waiter import Waiter
+
+if TYPE_CHECKING:
+    from ..scripts.multi import MultiCalls
+    from ..scripts.queue import QueueCalls
+    from .waiting.race import Race
 
 LATE_GRANT: Line = Line(
     Log("aiolock.gate"),
@@ -70,7 +70,7 @@ class Gate(LocalQueue):
         self.common: QueueEntry | None = None
         self.asking: Waiter | None = None
         self.turn: Turn | None = None
-        self.race: Race | None = Race(self) if calls.free_channel else None
+        self.race: Race | None = _race(self) if calls.free_channel else None
         self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
     @classmethod
@@ -254,7 +254,7 @@ class Gate(LocalQueue):
         lost = hold.check() is not None
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
-            lease._calls = cast(QueueCalls, lease._calls).weighing(weight)
+            lease._calls = cast("QueueCalls", lease._calls).weighing(weight)
             _write_rest(hold, release)
         return release
 
@@ -319,6 +319,16 @@ def _write_rest(hold: Hold, release: Release) -> None:
     release.write(hold.depth)
 
 
+def _race(gate: Gate) -> Race:
+    """How the tasks of a quorum wait."""
+    from .waiting.race import Race
+
+    return Race(gate)
+
+
 def _entry(calls: Calls) -> type[QueueEntry]:
     """What waits for several names."""
-    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering
+    from .waiting.gathering import Gathering  # with the primitive
+    from .waiting.stepwise import Stepwise
+
+    return Stepwise if len(cast("MultiCalls", calls).groups) > 1 else Gathering

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ..core.policy import Policy
 from ..core.runtime import Runtime
-from .lock import Lock, LockInfo, lock_calls
+from .kinds import lock_calls
+from .lock import Lock, LockInfo
 
 
 class FairLockInfo(LockInfo):

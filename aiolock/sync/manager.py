@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..backends.base import Backend
 from ..manager import LockManager as AsyncLockManager
 from ..manager_options import ManagerOptions, QuorumOptions
-from ..primitives.latch import TTL
-from ..primitives.options import LATCH, LOCK, SEMAPHORE
+from ..primitives.options import LATCH, LATCH_TTL, LOCK, SEMAPHORE
 from ..usage import Renamed, SyncOnly, usage
 from .condition import Condition
 from .latch import Latch
@@ -254,7 +253,7 @@ class LockManager(SyncOnly, Renamed):
         return Semaphore(self._portal, self._core.semaphore(name, permits, **known), on_lost)
 
     @usage(LATCH)
-    def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
+    def latch(self, name: str, count: int, *, ttl: float | timedelta = LATCH_TTL) -> Latch:
         """Return a count-down latch. No I/O; works before you open the manager.
 
         Args:
