@@ -34,7 +34,9 @@ from .primitives.factory import LockFactory
 from .usage import AsyncOnly, Renamed, usage
 
 if TYPE_CHECKING:
-    from .backends.redis import Client, ClusterClient, Seeds, Sentinels
+    from .backends.redis import Client, ClusterClient
+    from .backends.redis.seeds import Seeds
+    from .backends.redis.sentinels import Sentinels
 
 
 class LockManager(LockFactory, AsyncOnly, Renamed):
@@ -168,7 +170,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             ConfigurationError: no URL, one with a database, different credentials, or an argument that cannot work.
                 When you open the manager: a server is not part of a cluster.
         """
-        from .backends.redis import Seeds
+        from .backends.redis.seeds import Seeds
 
         return cls(Seeds(urls), **options)
 
@@ -196,7 +198,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         Raises:
             ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
         """
-        from .backends.redis import Sentinels
+        from .backends.redis.sentinels import Sentinels
 
         return cls(Sentinels(addresses, service, username, password, db), **options)
 
@@ -221,7 +223,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
         """
         from .backends.quorum import QuorumBackend  # only who uses it needs it
-        from .backends.redis import Seeds, is_cluster
+        from .backends.redis import is_cluster
+        from .backends.redis.seeds import Seeds
 
         patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):

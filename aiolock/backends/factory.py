@@ -12,7 +12,9 @@ from .base import Backend
 from .presence import PRESENCE, Presence
 
 if TYPE_CHECKING:
-    from .redis import Client, ClusterClient, Replicas, Seeds, Sentinels
+    from .redis import Client, ClusterClient, Replicas
+    from .redis.seeds import Seeds
+    from .redis.sentinels import Sentinels
 
 
 def backend_of(

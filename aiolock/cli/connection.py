@@ -11,8 +11,9 @@ from typing import Concatenate, ParamSpec, TypeVar, Unpack
 import click
 from click.core import ParameterSource
 
-from ..backends.redis import Seeds, Sentinels
 from ..backends.redis.clients import of_url
+from ..backends.redis.seeds import Seeds
+from ..backends.redis.sentinels import Sentinels
 from ..backends.survey import Survey
 from ..errors import ConfigurationError
 from ..manager import LockManager

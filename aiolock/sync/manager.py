@@ -23,7 +23,9 @@ from .rw_lock import RWLock
 from .semaphore import Semaphore
 
 if TYPE_CHECKING:
-    from ..backends.redis import Client, ClusterClient, Seeds, Sentinels
+    from ..backends.redis import Client, ClusterClient
+    from ..backends.redis.seeds import Seeds
+    from ..backends.redis.sentinels import Sentinels
 
 
 class LockManager(SyncOnly, Renamed):

@@ -16,7 +16,8 @@ from ...scripts.base import Call
 from ...scripts.outcomes import awaits
 from ..base import Backend, Wake, nothing
 from ..presence import PRESENCE, Presence
-from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
+from ..redis import Complaints, Elsewhere, Handshake, RedisBackend, Replicas
+from ..redis.seeds import Address, Seeds
 from ..releases import Releases
 from ..spread import spread
 from .node import Node

@@ -13,7 +13,9 @@ from ...events import Event
 from ...log import Log
 from ..base import Abilities
 from ..presence import PRESENCE, Presence
-from ..redis import Address, Handshake, RedisBackend, Replicas, Sentinels
+from ..redis import Handshake, RedisBackend, Replicas
+from ..redis.seeds import Address
+from ..redis.sentinels import Sentinels
 from ..replicated import ReplicatedBackend
 from ..worker import Worker
 from .connector import MasterConnector
