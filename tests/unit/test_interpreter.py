@@ -7,7 +7,6 @@ import subprocess
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,42 +134,6 @@ def test_without_lupa_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
     monkeypatch.setitem(sys.modules, "lupa.lua51", None)
     with pytest.raises(ConfigurationError, match="pip install lupa"):
         make()
-
-
-def test_rare_parts_are_imported_on_first_use() -> None:
-    """Each process pays for what it imports. Guards the imports in `backend_of`, `LockManager.quorum` and
-    `aiolock.__getattr__`.
-    """
-    code = "import sys, aiolock\naiolock.LockManager('redis://localhost')\nprint(*sys.modules)\naiolock.fenced"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    rare = ("backends.cluster", "backends.sentinel", "backends.quorum", "backends.sqlite", "backends.memory", "recipes")
-    assert {f"aiolock.{name}" for name in rare}.isdisjoint(done.stdout.split())
-    assert "aiolock.backends.redis" in done.stdout.split()
-
-
-LOCKS = """
-import asyncio, sys
-from aiolock import LockManager
-
-async def main():
-    async with LockManager({source!r}) as locks:
-        async with locks.lock("a").acquire(timeout=5):
-            pass
-
-asyncio.run(main())
-print(*sys.modules)
-"""
-
-
-@pytest.mark.parametrize("source", ["sqlite:///locks.db", "memory://"])
-def test_only_locks_on_a_server_need_redis(source: str, tmp_path: Path) -> None:
-    """Its import takes longer than all the rest. Guards the imports in `backend_of`, and all that are never reached."""
-    ran = [sys.executable, "-W", "ignore", "-c", LOCKS.format(source=source)]
-    done = subprocess.run(ran, check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert {name.partition(".")[0] for name in done.stdout.split()} & {"redis", "hiredis", "valkey"} == set()
-    assert [name for name in done.stdout.split() if name.startswith("aiolock.backends.redis")] == []
-    code = f"import sys\nsys.modules['redis'] = sys.modules['hiredis'] = None\n{LOCKS.format(source=source)}"
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, cwd=tmp_path)
 
 
 def test_only_locks_in_memory_need_lupa() -> None:
