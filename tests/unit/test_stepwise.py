@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason, MultiLock
+from aiolock.repeats import PERIOD
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.multi.spread import multi_calls
@@ -227,6 +228,27 @@ async def test_the_first_is_lost_while_it_waits_for_the_next(world: World, crew:
         await settle(world.node("a"))
     assert holder.entered.result().fence == world.fence("a") == world.fence("b") == world.fence("c")
     await holder.end()
+
+
+async def test_many_that_lose_the_first(world: World, crew: Crew, caplog: pytest.LogCaptureFixture) -> None:
+    """Are logged together. Kept by Stepwise.lost: `repeats`."""
+    names = [f"a{number}" for number in range(4)]
+    async with world.others.lock("c"):
+        for name in names:
+            Holder(crew, world.locks.multi_lock(name, "c"))
+        await settle(world.node("a"))
+        for name in names:
+            assert await world.others.lock(name).force_release()
+        await settle(world.node("a"))
+        begin = "lost 'a0' while waiting for the rest of lock 'a0 + c', asking for all of it anew: DELETED"
+        assert [record.getMessage()[: len(begin)] for record in caplog.records] == [begin]
+        await world.clock.advance(PERIOD)
+        assert caplog.records[-1].getMessage() == (
+            "lost parts of 3 more locks while waiting for the rest: 'a1 + c', 'a2 + c', 'a3 + c'"
+        )
+        assert len(caplog.records) == 2
+        await crew.dismiss()
+        await settle(world.node("a"))
 
 
 async def test_one_attempt_that_loses_the_first(world: World, crew: Crew) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from logging import WARNING
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import AiolockError, BackendError
-from ...log import Log
+from ...log import Line, Log
 from ...scripts.base import Part
 from ...scripts.multi import MultiCalls
 from ...scripts.outcomes import AcquireOutcome, Failed, Granted, Missing, Passed, Refused, Renewed
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
     from .waiter import Waiter
 
 
-logger: Log = Log("aiolock.queue")
+LOST_PART: Line = Line(
+    Log("aiolock.queue"),
+    WARNING,
+    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it anew: %(explanation)s",
+    "lost parts of %(count)d more locks while waiting for the rest: %(lock_names)s",
+)
 
 
 class Stepwise(Gathering):
@@ -149,8 +155,8 @@ class Stepwise(Gathering):
     def lost(self, hold: Hold) -> None:
         """It lost a group."""
         name, part = self._all.name, hold.calls.name
-        text = "lost %r while waiting for the rest of lock %r, asking for all of it anew: %s"
-        logger.warning(text, part, name, hold.explain(), extra={"lock_name": name})
+        values = {"lock_name": name, "part": part, "explanation": hold.explain()}
+        self.runtime.observers.repeats.say(LOST_PART, values, hold.reason)
         self._begin_again(part)
 
     def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
