@@ -183,20 +183,20 @@ async def test_who_needs_nothing_asks_later(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_an_idle_manager_asks_less_often(redis_url: str, commandstats: CommandStats) -> None:
     """Every `keepalive`, 30 s by default; as before while something is held. Kept by RedisBackend._idle."""
-    async with LockManager(redis_url, request_timeout=0.1, ttl=60.0) as locks:
-        await asyncio.sleep(0.6)
+    async with LockManager(redis_url, request_timeout=TIMEOUT, ttl=60.0) as locks:
+        await asyncio.sleep(2 * TIMEOUT)
         assert (await commandstats.sent())["ping"] == 0
         async with locks.lock("a"):
             await pings(commandstats, 2)
     await commandstats.reset()
-    async with LockManager(redis_url, request_timeout=0.1, keepalive=0.3):
+    async with LockManager(redis_url, request_timeout=TIMEOUT, keepalive=0.2):
         await pings(commandstats, 2)
 
 
 async def test_a_dead_path_is_noticed_while_something_is_held(proxy: FaultProxy) -> None:
     """As soon as before: a message that says that the lock was taken, or is wanted, comes on it."""
     events: asyncio.Queue[Event] = asyncio.Queue()
-    options: dict[str, Any] = {"request_timeout": 0.2, "ttl": 60.0}
+    options: dict[str, Any] = {"request_timeout": TIMEOUT, "ttl": 60.0}
     async with LockManager(proxy.url, observer=events.put_nowait, **options) as locks, locks.lock("a", renew=False):
         while not events.empty():
             events.get_nowait()
