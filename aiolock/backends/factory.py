@@ -36,7 +36,8 @@ def backend_of(
     """
     in_memory = isinstance(source, str) and source.startswith("memory://")
     in_file = isinstance(source, str) and source.startswith("sqlite:")
-    if replicas is not None and (in_memory or in_file or isinstance(source, Backend)):
+    in_database = isinstance(source, str) and source.startswith(("postgresql:", "postgresql+", "postgres:"))
+    if replicas is not None and (in_memory or in_file or in_database or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
     if isinstance(source, str) and in_memory:
         from .memory import MemoryBackend, named_store
@@ -46,7 +47,19 @@ def backend_of(
         from .sqlite import SQLiteEngine, path_of
         from .transactional import TransactionalBackend
 
-        engine = SQLiteEngine(path_of(source), request_timeout)
+        file = SQLiteEngine(path_of(source), request_timeout)
+        return TransactionalBackend(file, request_timeout=request_timeout, tell=tell)
+    if isinstance(source, str) and in_database:
+        try:
+            from .postgres import PostgresEngine
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            text = "locks in PostgreSQL need asyncpg: pip install 'aiolock-redis[postgres]'"
+            raise ConfigurationError("", text) from error
+        from .transactional import TransactionalBackend
+
+        engine = PostgresEngine(source, request_timeout, pushes)
         return TransactionalBackend(engine, request_timeout=request_timeout, tell=tell)
     if isinstance(source, Backend):
         return source

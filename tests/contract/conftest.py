@@ -11,16 +11,16 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import redis_cli
+from tests.support import postgres, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
 
-from .places import ClusterPlace, FilePlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .places import ClusterPlace, DatabasePlace, FilePlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
-PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite")
+PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres")
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
 
@@ -107,6 +107,14 @@ def cluster_place(masters_only: Cluster) -> Iterator[ClusterPlace]:
 def sqlite_place(tmp_path: Path) -> Iterator[FilePlace]:
     """A file of its own."""
     place = FilePlace(tmp_path / "locks.db")
+    yield place
+    place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def postgres_place() -> Iterator[DatabasePlace]:
+    """A database, empty."""
+    place = DatabasePlace(postgres.dsn())
     yield place
     place.side.close()  # type: ignore[attr-defined]
 

@@ -214,7 +214,7 @@ class TransactionalBackend(Backend):
 
     # Messages.
 
-    def _deliver(self, channel: str, payload: str) -> None:
+    def _deliver(self, channel: str, payload: str | None) -> None:
         wake = self._wakes.get(channel)
         if wake is not None:
             wake(payload)

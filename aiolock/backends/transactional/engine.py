@@ -43,11 +43,11 @@ class Engine(Protocol):
     address: str
     abilities: Abilities
 
-    async def open(self, deliver: Callable[[str, str], None]) -> None:
+    async def open(self, deliver: Callable[[str, str | None], None]) -> None:
         """Make it usable.
 
         Args:
-            deliver: gets messages, on the loop: channel and payload.
+            deliver: gets messages, on the loop: channel and payload; None if any may have been missed.
 
         Raises:
             Unavailable: it cannot be used now, or at all.
