@@ -33,6 +33,7 @@ def address_of(url: str) -> Address:
         dsn = f"{scheme.partition('+')[0]}://{rest}"
         parts = urlsplit(dsn)
         query = dict(parse_qsl(parts.query))
+        _ = parts.port  # raises if it cannot be one
     except ValueError as error:
         raise ConfigurationError("", f"not the URL of a PostgreSQL database: {error}") from error
     database = parts.path.strip("/") or query.get("database", query.get("dbname", ""))

@@ -108,13 +108,14 @@ class PostgresEngine(GuessingEngine):
                 )
                 await self._sweep(session, plans)
         except BaseException as error:
-            session_, self._session = self._session, None
-            if session_ is not None:
-                with contextlib.suppress(Exception):
-                    session_.link.terminate()
-            if isinstance(error, Exception):
-                raise meaning(self._at, error, self._timeout, ran) from error
-            raise
+            ended, self._session = self._session, None
+            if ended is not None:
+                ended.link.terminate()
+            if not isinstance(error, Exception):
+                raise
+            why = meaning(self._at, error, self._timeout, ran)
+            why.lost = ended is not None and not isinstance(error, TimeoutError)
+            raise why from error
         return _verdict(rows, plans)
 
     async def _sweep(self, session: Session, plans: Sequence[Plan]) -> None:

@@ -191,8 +191,7 @@ class GuessingEngine(ABC):
             version: of what it writes.
             channel: where it goes.
             payload: what it says.
-            most: characters that it may have. If it has more it brings no rows, and then says nothing but that there
-                was a message.
+            most: characters that it may have; if it has more, it brings no rows.
         """
         rows: list[tuple[Any, ...]] = []
         for key in plan.keys:
@@ -203,12 +202,10 @@ class GuessingEngine(ABC):
                     known = NONE if row is None else Known(version, row)
                 rows.append((key, known.version, *(known.row or ())))
         text = json.dumps([channel, payload, rows])
-        if len(text) > most:
-            text = json.dumps([channel, payload, []])
-        return text if len(text) <= most else json.dumps([channel, None, []])
+        return text if len(text) <= most else json.dumps([channel, payload, []])
 
-    def heard(self, message: str) -> tuple[str, str | None]:
-        """Learn what a message brings; return its channel and payload, None if that was too long.
+    def heard(self, message: str) -> tuple[str, str]:
+        """Learn what a message brings; return its channel and payload.
 
         Raises:
             ValueError: it is not one of ours.
@@ -217,6 +214,6 @@ class GuessingEngine(ABC):
             channel, payload, rows = json.loads(message)
             for key, version, *row in rows:
                 self._learn(str(key), Known(int(version), Row(*row)) if row else NONE)
-            return str(channel), payload if payload is None else str(payload)
+            return str(channel), str(payload)
         except (TypeError, AttributeError) as error:
             raise ValueError(message) from error

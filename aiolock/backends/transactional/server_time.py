@@ -11,8 +11,8 @@ DRIFT = 0.0005
 
 
 class ServerTime:
-    """The server's time, as its last answer tells: never ahead of it, unless its clock was set back since; and behind it
-    by no more than that answer was under way.
+    """The server's time, as its last answer tells: never ahead of it, unless its clock was set back since; and behind
+    it by no more than that answer was under way.
 
     Args:
         clock: this process's.
