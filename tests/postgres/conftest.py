@@ -41,12 +41,8 @@ class Database:
 
     def end_sessions(self) -> int:
         """End all sessions of managers, as a restart or a failover does; return how many."""
-        return len(
-            self.run(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name = 'aiolock'",
-                self.name,
-            )
-        )
+        theirs = "FROM pg_stat_activity WHERE datname = %s AND application_name = 'aiolock'"
+        return len(self.run(f"SELECT pg_terminate_backend(pid) {theirs}", self.name))
 
 
 @pytest.fixture

@@ -178,7 +178,7 @@ async def test_what_another_has_changed_takes_two(url: str) -> None:
 
 
 async def test_hundreds_of_names_at_once(url: str) -> None:
-    """The server takes a lock for each name of an exchange, and has room for some thousand of them. Kept by TOGETHER."""
+    """The server takes a lock for each name of an exchange, and has room for some thousands. Kept by TOGETHER."""
     async with LockManager(url, ttl=120, request_timeout=60) as locks:
         leases = await asyncio.gather(*(locks.lock(f"many:{n}").acquire() for n in range(500)))
         await asyncio.gather(*(lease.release() for lease in leases))

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, TypeVar, cast
 import psycopg
 
 from aiolock.backends.postgres import ear
-from aiolock.backends.postgres.engine import _json, _kept
+from aiolock.backends.postgres.engine import _json, kept, shown
 from aiolock.backends.postgres.session import SCHEMA
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.scripts import commands
@@ -54,7 +54,7 @@ class DatabaseSide(StoreSide):
         self._link.execute("BEGIN; LOCK TABLE aiolock.rows IN EXCLUSIVE MODE")
         found = self._link.execute("SELECT key, kind, value::text, expires_us FROM aiolock.rows").fetchall()
         rows = {
-            key.replace("%00", "\0"): Row(kind, json.loads(text) if kind == "string" else text, expires)
+            shown(key): Row(kind, json.loads(text) if kind == "string" else text, expires)
             for key, kind, text, expires in found
         }
         store = Loaded(self.now_us(), rows, self.listeners)
@@ -62,9 +62,9 @@ class DatabaseSide(StoreSide):
             yield store
         finally:
             for key, row in store.changes().items():
-                self._link.execute("DELETE FROM aiolock.rows WHERE key = %s", (_kept(key),))
+                self._link.execute("DELETE FROM aiolock.rows WHERE key = %s", (kept(key),))
                 if row is not None:
-                    values = _kept(key), row.kind, _json(row), row.expires, secrets.randbits(62)
+                    values = kept(key), row.kind, _json(row), row.expires, secrets.randbits(62)
                     self._link.execute("INSERT INTO aiolock.rows VALUES(%s, %s, %s::json, %s, %s)", values)
             for channel, payload in store.published:
                 message = json.dumps([channel, payload, []])

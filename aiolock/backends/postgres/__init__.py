@@ -1,6 +1,16 @@
-"""Locks in a PostgreSQL database."""
+"""Locks in a PostgreSQL database.
 
-from .address import SCHEMES
-from .engine import PostgresEngine
+Raises:
+    ConfigurationError: on import: asyncpg is not installed.
+"""
 
-__all__ = ["SCHEMES", "PostgresEngine"]
+from ...errors import ConfigurationError
+
+try:
+    import asyncpg as asyncpg
+except ModuleNotFoundError as error:
+    text = "locks in PostgreSQL need asyncpg: pip install 'aiolock-redis[postgres]'"
+    raise ConfigurationError("", text) from error
+
+from .engine import PostgresEngine as PostgresEngine
+from .reader import DatabaseReader as DatabaseReader

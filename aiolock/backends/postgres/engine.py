@@ -134,11 +134,11 @@ class PostgresEngine(GuessingEngine):
         for at, plan in enumerate(plans):
             for key, known in plan.keys.items():
                 if key not in plan.writes:
-                    keys.append((_kept(key), known, at, None, None, None))
+                    keys.append((kept(key), known, at, None, None, None))
                 elif (row := plan.writes[key]) is None:
-                    keys.append((_kept(key), known, at, "", None, None))
+                    keys.append((kept(key), known, at, "", None, None))
                 else:
-                    keys.append((_kept(key), known, at, row.kind, _json(row), row.expires))
+                    keys.append((kept(key), known, at, row.kind, _json(row), row.expires))
             if plan.attempts:
                 late.append(at)
             for channel, payload in plan.messages:
@@ -197,13 +197,18 @@ def _verdict(rows: Sequence[Any], plans: Sequence[Plan]) -> Verdict:
             misheard.setdefault(at, set()).update(channels)
         elif key is not None:
             text = json.loads(value) if kind == "string" else value
-            found[key.replace("%00", "\0")] = Known(number, Row(kind, text, expires))
+            found[shown(key)] = Known(number, Row(kind, text, expires))
     return Verdict(now_us, {at: Stale(found, frozenset(misheard.get(at, ()))) for at, found in known.items()})
 
 
-def _kept(key: str) -> str:
+def kept(key: str) -> str:
     """A key without NUL, which PostgreSQL has not. Names have no percent sign that is not written %25."""
     return key.replace("\0", "%00")
+
+
+def shown(key: str) -> str:
+    """The key again."""
+    return key.replace("%00", "\0")
 
 
 def _json(row: Row) -> str:
