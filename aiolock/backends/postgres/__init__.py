@@ -8,9 +8,9 @@ from ...errors import ConfigurationError
 
 try:
     import asyncpg as asyncpg
-except ModuleNotFoundError as error:
-    text = "locks in PostgreSQL need asyncpg: pip install 'aiolock-redis[postgres]'"
-    raise ConfigurationError("", text) from error
+except ModuleNotFoundError as _missing:
+    _TEXT = "locks in PostgreSQL need asyncpg: pip install 'aiolock-redis[postgres]'"
+    raise ConfigurationError("", _TEXT) from _missing
 
 from .engine import PostgresEngine as PostgresEngine
 from .reader import DatabaseReader as DatabaseReader
