@@ -62,7 +62,7 @@ class FakeServer:
                     self.rows[key] = Known(version, row)
             self.sent += messages
             for tag in plan.tags:
-                if self.turns.get(tag, (0, 0))[0] == manager:
+                if self.turns.get(tag, (None, 0))[0] == manager:
                     del self.turns[tag]
         return Verdict(self.now_us, stale)
 
