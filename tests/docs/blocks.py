@@ -16,17 +16,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
-    "fences",
-    "semaphore",
-    "rw-lock",
-    "fair-lock",
-    "latch",
-    "condition",
-    "multi-lock",
-    "once",
-    "exclusive",
-    "sync",
-    "handle-errors",
+    "protect-data",
+    "primitives",
+    "recipes",
+    "migrating",
+    "frameworks",
+    "threads",
+    "hand-over",
+    "lock",
     "testing",
 )
 PASTED = [
