@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-_STORES = {"memory": "memory", "sqlite": "sqlite", "postgresql": "postgresql", "postgres": "postgresql"}
-
 
 def store_of(source: object) -> str:
-    """Return "memory", "sqlite" or "postgresql" for a URL of one; "" for all else. What stands behind a plus, as
-    SQLAlchemy has it, is ignored.
+    """Return "memory", "sqlite" or "postgresql" for a URL of one, also of SQLAlchemy's `postgresql+asyncpg`; "" for all
+    else.
     """
     if not isinstance(source, str):
         return ""
-    return _STORES.get(source.partition(":")[0].partition("+")[0], "")
+    if source.startswith("memory://"):
+        return "memory"
+    scheme = source.partition(":")[0]
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):
+        return "postgresql"
+    return scheme if scheme == "sqlite" else ""

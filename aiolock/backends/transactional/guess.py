@@ -54,9 +54,10 @@ class GuessingEngine(ABC):
     """
 
     def __init__(self, address: str, abilities: Abilities, timeout: float, clock: Clock) -> None:
-        self.address = address
-        self.abilities = abilities
-        self.exchanges = self.stale = 0
+        self.address: str = address
+        self.abilities: Abilities = abilities
+        self.exchanges: int = 0
+        self.stale: int = 0
         self._timeout = timeout
         self._clock = clock
         self._work: set[asyncio.Task[None]] = set()

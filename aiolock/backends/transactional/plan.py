@@ -48,10 +48,10 @@ class Plan:
     __slots__ = ("attempts", "calls", "deaf", "hears", "keys", "messages", "outcomes", "tags", "writes")
 
     def __init__(self, calls: list[tuple[int, Call[Any]]], tags: Iterable[str]) -> None:
-        self.calls = calls
-        self.tags = sorted(number_of(tag) for tag in tags)
+        self.calls: list[tuple[int, Call[Any]]] = calls
+        self.tags: list[int] = sorted(number_of(tag) for tag in tags)
         self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
-        self.attempts = 0
+        self.attempts: int = 0
         self.deaf: frozenset[str] = frozenset()
         self.writes: dict[str, Row | None] = {}
         self.messages: list[tuple[str, str]] = []

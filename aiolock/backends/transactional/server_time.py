@@ -24,7 +24,8 @@ class ServerTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._server_us = 0
-        self._at = self.trip = 0.0
+        self._at = 0.0
+        self.trip: float = 0.0
 
     def learn(self, server_us: int, asked: float) -> None:
         """The server had `server_us` between `asked`, on the clock, and now."""
