@@ -197,6 +197,6 @@ async def test_a_look_at_a_file_from_before_a_reboot(url: str, path: Path) -> No
     ],
 )
 def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
-    """As Redis reads them. Kept by _matcher."""
+    """As Redis reads them. Kept by matcher."""
     matches = matcher(pattern)
     assert [text for text in yes + no if matches(text)] == yes
