@@ -25,9 +25,9 @@ IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --topologies, of these tests run only those on a cluster."""
+    """With --topologies, of these tests run only those on a cluster and on a database."""
     if config.getoption("--topologies"):
-        choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) == "cluster")
+        choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in ("cluster", "postgres"))
 
 
 def _place_of(item: pytest.Item) -> object:
@@ -50,6 +50,8 @@ def _means(test: pytest.Item, place: str) -> bool:
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
         return bool(test.config.getoption("--topologies"))
+    if place == "postgres" and test.path.name not in ("test_lock.py", "test_lock_queue.py"):
+        return bool(test.config.getoption("--topologies"))  # it runs the scripts that the file runs; here, their seam
     if place in ("quorum", "replicated") and test.path.name not in ("test_lock.py", "test_request_release.py"):
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None
