@@ -100,8 +100,7 @@ class GuessingEngine(ABC):
             await asyncio.wait(work, timeout=self._timeout)
 
     def forget(self) -> None:
-        """The server may be another one, or an older state of it."""
-        self._time.forget()
+        """The server may be another one, or an older state of it. If its time is another, it says so."""
         self._known.clear()
 
     async def _transact(

@@ -32,10 +32,6 @@ class ServerTime:
         self._at = self._clock.now()
         self._server_us, self.trip = server_us, self._at - asked
 
-    def forget(self) -> None:
-        """It may be another server."""
-        self._server_us = 0
-
     def read(self) -> int:
         """Return the time in microseconds; 0 if it is unknown."""
         age = self._clock.now() - self._at
