@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 
 from aiolock import BackendError, ConfigurationError, LockManager
-from aiolock.backends.postgres.session import SCHEMA
+from aiolock.backends.postgres import ear
+from aiolock.backends.postgres.session import SCHEMA, Session, dial
 
 from .conftest import Database
 
@@ -151,7 +152,9 @@ async def test_names_of_all_characters(url: str) -> None:
 
 async def test_a_message_that_is_too_long(database: Database) -> None:
     """PostgreSQL sends 8000 bytes at most: then the rows do not come with it. Kept by GuessingEngine.message."""
-    async with LockManager(database.url, ttl=60) as one, LockManager(database.url, ttl=60) as two:
+    with_patience: Any = {"ttl": 300, "liveness": 300, "recheck": 300}  # nobody asks by himself
+    async with LockManager(database.url, **with_patience) as one, LockManager(database.url, **with_patience) as two:
+        await pass_on(database, one, two)  # kept by Ear._claim, too
         await pass_on(database, one, two, metadata="ä" * 2000)
 
 
@@ -239,3 +242,29 @@ async def test_who_looks_sees_the_locks(database: Database) -> None:
 
 def test_the_schema_is_in_the_package() -> None:
     assert Path(str(SCHEMA)).is_file()
+
+
+async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
+    async with (
+        LockManager(database.url, ttl=300) as one,
+        LockManager(database.url, ttl=300, liveness=300, recheck=300, request_timeout=60) as two,
+    ):
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        released = asyncio.Event()
+
+        async def later(*where: Any) -> Session:
+            await released.wait()
+            return await dial(*where)
+
+        monkeypatch.setattr(ear, "dial", later)
+        theirs = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'aiolock'"
+        database.run(f"SELECT pg_terminate_backend(pid) {theirs} AND query !~ 'exchange_1'")
+        async with asyncio.timeout(10):
+            while len(database.run(f"SELECT 1 {theirs}")) > 2:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.005)
+        await lease.release()
+        released.set()
+        await (await asyncio.wait_for(waiter, 20)).release()

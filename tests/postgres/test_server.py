@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,8 +61,9 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("postgres"))
+def server() -> Iterator[Server]:
+    # Not in pytest's folders: another run of it may take away that another user may enter them.
+    server = Server(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
     yield server
     server.close()
 

@@ -98,11 +98,8 @@ class PostgresEngine(GuessingEngine):
         ran = False
         try:
             async with asyncio.timeout(self._timeout):
-                if self._session is None:
-                    self._session = await self._connect()
-                elif self._session.over:  # when nobody looked: its end must be told, as much may have changed
-                    raise ConnectionError("the connection was lost")
-                session, ran = self._session, True
+                session = self._session = self._session or await self._connect()
+                ran = not session.over  # if it ended when nobody looked, that is told now: much may have changed
                 rows = await session.link.fetch(
                     EXCHANGE, used_us, lag_us, version, self._number, *self._words(plans, version)
                 )
