@@ -28,6 +28,7 @@ HOW_TO = (
     "sync",
     "handle-errors",
     "testing",
+    "troubleshooting",
 )
 PASTED = [
     ROOT / "README.md",

@@ -82,8 +82,8 @@ def test_every_file_named_exists() -> None:
 
 
 def test_every_error_and_reason_is_described() -> None:
-    """Broken by a public error or reason without a word, in a table and in the tree, in errors.md."""
-    text = TEXTS[ROOT / "docs/reference/errors.md"]
+    """Broken by a public error or reason without a word, in a table and in the tree, in troubleshooting.md."""
+    text = TEXTS[ROOT / "docs/how-to/troubleshooting.md"]
     tree = next(block.text for block in blocks("text") if "AiolockError" in block.text)
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     reasons = {reason for row in rows for reason in re.findall(r"`([A-Z_]+)`", row)}

@@ -17,6 +17,11 @@ VARIES = {
     "lock 'order:42' was not acquired within 0.5 s: held by laptop:4711, and this was number 1 in the queue": (
         r"lock 'order:42' was not acquired within 0\.5 s: held by \S+:\d+, and this was number 1 in the queue"
     ),
+    "DEBUG acquired lock 'order:42' after 0.002 s, fence 1795713628654591": (
+        r"DEBUG acquired lock 'order:42' after 0\.\d{3} s, fence N"
+    ),
+    "  held by   web-3:4711 invoice 7": r"  held by   \S+:\d+ invoice 7",
+    "DEBUG released lock 'order:42' after 2.001 s": r"DEBUG released lock 'order:42' after [23]\.\d{3} s",
     "succeeded in web-3:4711, begun 1 s ago": r"succeeded in \S+:\d+, begun \d+ s ago",
 }
 """Lines that differ from run to run, and what they may be."""
