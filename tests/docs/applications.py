@@ -23,13 +23,11 @@ from django.test.utils import override_settings
 from django.utils.module_loading import import_string
 from litestar import Litestar
 
-import aiolock.sync
 from aiolock import LockManager
 from aiolock.contrib.django import get_locks
 from aiolock.contrib.django import sync as django_sync
 from aiolock.contrib.http import BUSY
-from tests.support import redis_cli, root_logger
-from tests.support.locks import nothing_held
+from tests.support import root_logger
 
 Namespace = dict[str, Any]
 
@@ -256,21 +254,6 @@ def _configure() -> None:
     if not settings.configured:
         settings.configure(LOGGING_CONFIG=None)
         django.setup()
-
-
-@asynccontextmanager
-async def threads(url: str) -> AsyncIterator[Namespace]:
-    """For a block that runs in a thread without an event loop: `locks` is a manager of `aiolock.sync`. Nothing is held
-    at its end.
-    """
-    manager = aiolock.sync.LockManager(url)
-    await asyncio.to_thread(manager.open)
-    try:
-        yield {"locks": manager, "charge": lambda *_: None, "order": "42"}
-    finally:
-        await asyncio.to_thread(manager.close)
-    with redis_cli.client(url) as client:
-        assert nothing_held(client)
 
 
 @asynccontextmanager

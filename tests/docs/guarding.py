@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
-import aiosqlite
 import psycopg
 import pytest
 import redis.asyncio
 
 from aiolock import LockManager
 from aiolock.recipes import guard
-from aiolock.recipes.fenced import FENCES_TABLE
 from tests.support.postgres import anew
 
 Namespace = dict[str, Any]
@@ -59,21 +57,6 @@ async def postgres(url: str) -> AsyncIterator[Namespace]:
                 await namespace["sell"](db, stale)
             assert await (await db.execute("SELECT buyer FROM sales")).fetchall() == [("ada",)]
             assert await (await db.execute("SELECT quantity FROM stock")).fetchall() == [(9,)]
-
-
-@asynccontextmanager
-async def fenced(url: str) -> AsyncIterator[Namespace]:
-    """A connection with the tables of the page, for a block that sells one of sku 7."""
-    async with LockManager(url) as locks, aiosqlite.connect(":memory:") as connection:
-        await connection.executescript(SCHEMA)
-        await connection.execute(FENCES_TABLE)
-        yield {"locks": locks, "connection": connection}
-        for question, answer in (
-            ("SELECT quantity FROM stock", (9,)),
-            ("SELECT buyer FROM sales", ("ada",)),
-            ("SELECT count(*) FROM aiolock_fences", (1,)),
-        ):
-            assert await (await connection.execute(question)).fetchone() == answer
 
 
 @asynccontextmanager

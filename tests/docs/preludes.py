@@ -7,7 +7,6 @@ namespace; the code after the `yield` checks what the block did. To a whole prog
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sqlite3
@@ -57,16 +56,6 @@ async def locks(url: str) -> AsyncIterator[Namespace]:
         yield {"locks": manager, "charge": work, "order": "42"}
     with redis_cli.client(url) as client:
         assert nothing_held(client)
-
-
-@asynccontextmanager
-async def debug_log(url: str) -> AsyncIterator[Namespace]:
-    """For a block that sets levels of loggers. At the end, they are as they were."""
-    loggers = [logging.getLogger(name) for name in ("aiolock", "aiolock.lock")]
-    yield {}
-    assert {logger.level for logger in loggers} == {logging.DEBUG}
-    for logger in loggers:
-        logger.setLevel(logging.NOTSET)
 
 
 @asynccontextmanager
@@ -320,28 +309,6 @@ class Work:
 
 
 OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock"), ZeroDivisionError()]
-
-
-@asynccontextmanager
-async def one_call(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order, amount)`, decorated."""
-
-    async def charge(order: str, amount: int, fence: int = 1) -> None:
-        assert fence > 0
-        charged.append((order, amount))
-        assert (await locks.lock(f"order:{order}").info()) is not None
-
-    charged: list[tuple[str, int]] = []
-    async with memory(url) as namespace:
-        backend, locks = namespace["backend"], namespace["locks"]
-        shared = namespace | {"charge": charge}
-        yield shared
-        assert await shared["pay"]("42", amount=3) == "paid"
-        assert charged == [("42", 3)]
-        backend.steal("order:busy")
-        with pytest.raises(AcquireTimeout):
-            await shared["pay"]("busy", 3)
-        assert {order for order, _ in charged} == {"42"}
 
 
 @asynccontextmanager
