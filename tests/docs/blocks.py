@@ -27,6 +27,7 @@ HOW_TO = (
     "sync",
     "handle-errors",
     "testing",
+    "topologies",
     "troubleshooting",
 )
 PASTED = [
