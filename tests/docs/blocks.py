@@ -26,6 +26,7 @@ HOW_TO = (
     "exclusive",
     "sync",
     "handle-errors",
+    "deploy",
     "monitoring",
     "testing",
     "topologies",

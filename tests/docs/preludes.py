@@ -7,8 +7,6 @@ namespace; the code after the `yield` checks what the block did. To a whole prog
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sqlite3
 import sys
 import warnings
@@ -20,13 +18,12 @@ from typing import Any, Protocol
 import pytest
 import redis.asyncio
 import redis.credentials
-from aiohttp import web
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
-from tests.support.locks import held, nothing_held
+from tests.support.locks import nothing_held
 
 from . import applications, guarding, observing
 
@@ -373,38 +370,6 @@ async def provided(url: str) -> AsyncIterator[Namespace]:
         async with namespace["locks"] as manager, manager.lock("order:42"):
             assert "provided" in [each["user"] for each in client.client_list()]
         client.acl_deluser("provided")
-
-
-@asynccontextmanager
-async def hooks(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it runs twice."""
-    namespace: Namespace = {}
-    yield namespace
-    for _ in range(2):
-        runner = web.AppRunner(namespace["app"])
-        await runner.setup()
-        async with namespace["locks"].lock("order:42"):
-            pass
-        await runner.cleanup()
-        with pytest.raises(ConfigurationError, match="closed"):
-            await namespace["locks"].lock("order:42").acquire()
-
-
-@asynccontextmanager
-async def terminated(url: str) -> AsyncIterator[Namespace]:
-    """For a program with a `main()`: it gets SIGTERM while it holds a lock, and must leave none."""
-    namespace: Namespace = {}
-    yield namespace
-    task = asyncio.create_task(namespace["main"]())
-    with redis_cli.client(url) as client:
-        async with asyncio.timeout(10):
-            while not held(client, "nightly-report"):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait((task,))
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-        assert task.cancelled()
-        assert not held(client, "nightly-report")
 
 
 def prelude(name: str) -> Prelude:
