@@ -28,6 +28,7 @@ HOW_TO = (
     "handle-errors",
     "deploy",
     "monitoring",
+    "quorum",
     "testing",
     "topologies",
     "troubleshooting",

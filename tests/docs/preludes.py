@@ -21,7 +21,6 @@ import redis.credentials
 
 from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
-from aiolock.testing.server import RedisServer
 from tests.support import redis_cli, replication
 from tests.support.locks import nothing_held
 
@@ -82,18 +81,6 @@ async def set_nx(url: str) -> AsyncIterator[Namespace]:
     async with redis.asyncio.from_url(url) as client:
         yield {"client": client, "charge": work}
         assert await client.dbsize() == 0
-
-
-@asynccontextmanager
-async def quorum(url: str) -> AsyncIterator[Namespace]:
-    """Two more servers and their URLs, for a block that leaves no lock on any of them."""
-    with RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
-        urls = [url, two.url, three.url]
-        yield {"urls": urls, "charge": work}
-        for each in urls:
-            with redis_cli.client(each) as client:
-                assert len(client.keys("aiolock:lock:*")) == 1
-                assert nothing_held(client)
 
 
 @asynccontextmanager
