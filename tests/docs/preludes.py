@@ -347,18 +347,6 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
             assert lease.fence > 0
 
 
-@asynccontextmanager
-async def provided(url: str) -> AsyncIterator[Namespace]:
-    """A user's credential provider. At the end `locks` is a manager that works."""
-    namespace: Namespace = {"provider": redis.credentials.UsernamePasswordCredentialProvider("provided", "secret")}
-    with redis_cli.client(url) as client:
-        client.execute_command("ACL", "SETUSER", "provided", "on", ">secret", "~*", "&*", "+@all")
-        yield namespace
-        async with namespace["locks"] as manager, manager.lock("order:42"):
-            assert "provided" in [each["user"] for each in client.client_list()]
-        client.acl_deluser("provided")
-
-
 def prelude(name: str) -> Prelude:
     """The prelude of that name."""
     modules = (sys.modules[__name__], applications, guarding, observing)
