@@ -22,6 +22,9 @@ ERRORS = {
     for name, item in vars(module).items()
     if inspect.isclass(item) and issubclass(item, AiolockError)
 }
+CAUSES = {"ConnectionError", "Misplaced"}
+"""Errors whose text becomes a part of that of a `BackendError`."""
+OF_PYTHON = {"ImportError", "RuntimeError", "TypeError"}
 REASONS = {"cls"}
 """What makes the reason that an `AcquireTimeout` gives: `Kin.of`."""
 DEPTH = 6
@@ -38,7 +41,7 @@ class Found(NamedTuple):
 
 def error_texts() -> set[Found]:
     """All of them, in all files; `…` stands in them for what only the program knows."""
-    return {*_texts(ERRORS | REASONS, 1)}
+    return {*_texts(ERRORS | REASONS, 1), *_texts(CAUSES | OF_PYTHON, 0)}
 
 
 def complaints() -> set[Found]:
