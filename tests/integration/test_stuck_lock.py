@@ -1,4 +1,4 @@
-"""The first scenario of Troubleshooting as an operator sees it: a real Prometheus, the dashboard's queries, an alert."""
+"""The first scenario of Troubleshooting, as an operator sees it: Prometheus, the dashboard's queries, and the alert."""
 
 from __future__ import annotations
 
