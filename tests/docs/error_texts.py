@@ -6,6 +6,7 @@ import ast
 import inspect
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import aiolock
@@ -39,6 +40,7 @@ class Found(NamedTuple):
     text: str
 
 
+@cache
 def error_texts() -> set[Found]:
     """All of them, in all files; `…` stands in them for what only the program knows."""
     return {*_texts(ERRORS | REASONS, 1), *_texts(CAUSES | OF_PYTHON, 0)}
@@ -51,7 +53,7 @@ def complaints() -> set[Found]:
 
 def _texts(functions: set[str], argument: int) -> Iterator[Found]:
     """What any call of such a function gets for an argument."""
-    for path, file in FILES.items():
+    for path, file in files().items():
         for scope in file.scopes:
             for node in inside(scope):
                 if isinstance(node, ast.Call) and name_of(node.func) in functions and len(node.args) > argument:
@@ -119,7 +121,7 @@ class File:
 
     def _files(self, name: str) -> list[File]:
         """Where a name may come from."""
-        return [self, *(FILES.values() if name in self._imported else ())]
+        return [self, *(files().values() if name in self._imported else ())]
 
 
 def assigned(name: str, scope: ast.AST) -> Iterator[ast.expr]:
@@ -145,4 +147,7 @@ def inside(scope: ast.AST) -> list[ast.AST]:
     return found
 
 
-FILES = {path: File(ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(PACKAGE.rglob("*.py"))}
+@cache
+def files() -> dict[Path, File]:
+    """All of the package."""
+    return {path: File(ast.parse(path.read_text(encoding="utf-8"))) for path in sorted(PACKAGE.rglob("*.py"))}

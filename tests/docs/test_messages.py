@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import cache
 
 import pytest
 
@@ -41,6 +42,7 @@ def errors() -> dict[str, str]:
     return {found.text: found.place for found in sorted(error_texts()) if own_words(found.text) > WORDS}
 
 
+@cache
 def lines() -> dict[str, str]:
     """The messages of WARNING and ERROR lines, each with its logger."""
     of_events = [line for line in (*LINES.values(), COLLECTED, CALM_LOSS) if line.level >= logging.WARNING]
@@ -49,6 +51,10 @@ def lines() -> dict[str, str]:
     found |= {text: "aiolock.redis" for _, text in complaints()}
     told = {VALUE.sub(UNKNOWN, text): logger for text, logger in found.items()}
     return {text: logger for text, logger in told.items() if own_words(text) >= WORDS}
+
+
+MESSAGES = {"Messages of errors": errors, "Lines in the log": lines}
+"""By the section of the page."""
 
 
 def test_the_texts_are_found() -> None:
@@ -63,19 +69,19 @@ def test_the_texts_are_found() -> None:
     }
 
 
-@pytest.mark.parametrize(("title", "messages"), [("Messages of errors", errors()), ("Lines in the log", lines())])
-def test_every_message_is_there(title: str, messages: dict[str, str]) -> None:
+@pytest.mark.parametrize("title", MESSAGES)
+def test_every_message_is_there(title: str) -> None:
     """Broken by a message that the page does not have, and by words on it that are in no message any more."""
-    words = phrases(title)
+    words, messages = phrases(title), MESSAGES[title]()
     missing = [f"{place}: {text}" for text, place in messages.items() if not any(phrase in text for phrase in words)]
     assert not missing, "\n".join(missing)
     assert [phrase for phrase in words if not any(phrase in text for text in messages)] == []
 
 
-@pytest.mark.parametrize("title", ["Messages of errors", "Lines in the log"])
+@pytest.mark.parametrize("title", MESSAGES)
 def test_the_words_tell_messages_apart(title: str) -> None:
-    messages = errors() if title == "Messages of errors" else lines()
-    for phrase in phrases(title):
+    words, messages = phrases(title), MESSAGES[title]()
+    for phrase in words:
         assert own_words(phrase) >= WORDS, phrase
         assert sum(phrase in text for text in messages) <= SIMILAR, phrase
-    assert len({*phrases(title)}) == len(phrases(title))
+    assert len({*words}) == len(words)
