@@ -78,7 +78,7 @@ class _Round:
         if user := place.given.get("second_user"):
             for path in (folder, *folder.iterdir()):
                 os.chown(path, user, user)
-        self._network = Network(place.ports)
+        self._network = Network(place.ports, place.framing, place.host)
         self._crew = Crew(plan, place.given, folder, self._network, self._journal, self._lookout, self._resource)
         self._groups: dict[str, Network | Crew | Place] = {
             "network": self._network, "crew": self._crew, "place": place,
