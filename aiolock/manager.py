@@ -173,7 +173,7 @@ class LockManager(LockFactory, AsyncOnly):
             addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. Give all of them.
             service: what they call the master.
             username, password, db: of the master and its replicas.
-            options: as for `LockManager`. Without `min_replicas` read docs/how-to/sentinel.md.
+            options: as for `LockManager`. Without `min_replicas` read docs/how-to/topologies.md.
 
         Raises:
             ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
