@@ -24,7 +24,7 @@ class MultiLock(Reentrant):
     """Several locks as one, across processes: all or none, and no order can cause a deadlock.
 
     On one server one script takes them all. On a cluster it goes from slot to slot, in an order that all processes
-    share, and holds the earlier names while it waits for the later ones; see docs/how-to/multi-lock.md.
+    share, and holds the earlier names while it waits for the later ones; see docs/how-to/primitives.md.
 
     Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the same locks as
     `LockManager.lock()`: a holder of one of the names, that way or through another multi lock, excludes it. A task that

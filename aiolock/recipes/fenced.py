@@ -30,7 +30,7 @@ def fenced(lease: Lease, connection: C) -> AbstractAsyncContextManager[C]:
     In PostgreSQL the transaction is also ended if it stays idle for longer than the lease lasted when it began: a
     frozen holder does not keep others waiting for its rows.
 
-    The table is yours to create; docs/how-to/fences.md has the statement, and so has the error if it is missing.
+    The table is yours to create; docs/how-to/protect-data.md has the statement, and so has the error if it is missing.
 
     Args:
         lease: of a `lock()`, `fair_lock()` or `multi_lock()`, or of the `write` side of an `rw_lock()`.

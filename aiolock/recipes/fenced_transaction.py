@@ -86,7 +86,7 @@ class FencedTransaction:
             raise ConfigurationError(
                 name,
                 f"fenced() of lock {name!r} knows PostgreSQL and SQLite, not {own.dialect}: check lease.fence in your "
-                "own statements (docs/how-to/fences.md)",
+                "own statements (docs/how-to/protect-data.md#fences)",
             )
         unfit = own.unfit()
         if unfit is None and own.busy:

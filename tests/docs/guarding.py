@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiosqlite
@@ -74,54 +72,3 @@ async def fenced(url: str) -> AsyncIterator[Namespace]:
             ("SELECT count(*) FROM aiolock_fences", (1,)),
         ):
             assert await (await connection.execute(question)).fetchone() == answer
-
-
-@asynccontextmanager
-async def shelf(url: str) -> AsyncIterator[Namespace]:
-    """Ten items of sku 7, for a block that defines `buy(sku, customer)`: 25 customers at once buy ten of them."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        db.executescript(
-            "CREATE TABLE stock (sku TEXT PRIMARY KEY, quantity INTEGER, version INTEGER DEFAULT 0);"
-            "CREATE TABLE sales (sku TEXT, item INTEGER, customer TEXT, UNIQUE (sku, item));"
-            "INSERT INTO stock (sku, quantity) VALUES ('7', 10)"
-        )
-
-        async def pay(customer: str) -> None:
-            await asyncio.sleep(0)
-
-        namespace = {"asyncio": asyncio, "check_for_fraud": pay, "db": db, "pay": pay, "sqlite3": sqlite3}
-        yield namespace
-        bought = await asyncio.gather(*(namespace["buy"]("7", f"customer {number}") for number in range(25)))
-        assert sum(bought) == 10
-
-
-@asynccontextmanager
-async def python_redis_lock(url: str) -> AsyncIterator[Namespace]:
-    """For a block that uses it, if it is installed: `pip install python-redis-lock`."""
-    pytest.importorskip("redis_lock")
-    async with _user(url) as namespace:
-        yield namespace
-        namespace["blocking"].close()
-
-
-@asynccontextmanager
-async def pottery(url: str) -> AsyncIterator[Namespace]:
-    """For a block that uses it, if it is installed: `pip install pottery`."""
-    pytest.importorskip("pottery")
-    async with _user(url) as namespace:
-        yield namespace
-        await namespace["client"].aclose()
-
-
-@asynccontextmanager
-async def _user(url: str) -> AsyncIterator[Namespace]:
-    """Work that is done inside of a lock: once, for order 42, while the server has a key for it."""
-    charged: list[str] = []
-
-    async def charge(order: str) -> None:
-        async with redis.asyncio.from_url(url) as client:
-            assert any(order in key.decode() for key in await client.keys("*"))
-        charged.append(order)
-
-    yield {"charge": charge}
-    assert charged == ["42"]
