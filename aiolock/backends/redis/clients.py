@@ -273,6 +273,7 @@ def load_files(connection: Connection) -> ssl.SSLContext | None:
 
     Raises:
         OSError, ValueError: a file cannot be read, or does not hold what it must.
+        TypeError: an option is of a wrong type.
     """
     settings = getattr(connection, "ssl_context", None)
     return None if settings is None else settings.get()  # which keeps it

@@ -103,7 +103,7 @@ class ServerConnector:
         connection = self._make()
         try:
             context = load_files(connection)
-        except (OSError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise unusable(self._options, error) from error
         try:
             if not is_direct(self._class):
