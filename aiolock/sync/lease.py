@@ -248,6 +248,8 @@ class Lease:
         if host is None:
             return
         if self._portal.here:
+            if self._portal.leaving is not None and kind is None:
+                self._portal.leaving(self)
             try:
                 self._portal.call(self.name, lambda: self._leave(kind, error, trace), certain=True)
                 return
@@ -281,6 +283,11 @@ class Lease:
         """Its thread was interrupted before it got it; called on the loop."""
         host, self._host = self._host, None
         _give_up(self._core, host, "undone")
+
+    def _give_back(self) -> None:
+        """Release it where nothing may be raised, or waited for: perhaps in a garbage collection."""
+        if not self._portal.inherited and not self._core.released:
+            self._portal.post(_give_up, self._core, None, "clean")
 
     def _within(
         self, timeout: float | timedelta | None, wait: Callable[[], Coroutine[object, object, R]], what: str

@@ -102,6 +102,18 @@ async def django_sync_view(url: str) -> AsyncIterator[Namespace]:
         await asyncio.to_thread(lambda: django_sync.get_locks().close())
 
 
+@asynccontextmanager
+async def django_until_commit(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a synchronous view `sell`: it is called without a transaction."""
+    _configure()
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    with override_settings(AIOLOCK={"source": url}):
+        response = await asyncio.to_thread(namespace["sell"], None, 42)
+        assert response.status_code == 200
+        await asyncio.to_thread(lambda: django_sync.get_locks().close())
+
+
 def _configure() -> None:
     if not settings.configured:
         settings.configure(LOGGING_CONFIG=None)
