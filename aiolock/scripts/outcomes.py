@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ..errors import BackendError, LossReason
 from .base import PartRefused
+from .bid import told
 from .foreign import foreign
 
 T = TypeVar("T")
@@ -150,8 +151,7 @@ class Held(NamedTuple):
 
     def told(self) -> tuple[str, str | None]:
         """What the holder said of itself: host and pid, and its metadata."""
-        process, _, metadata = self.holder.partition("\n")
-        return process, metadata or None
+        return told(self.holder)
 
 
 class Ended(NamedTuple):

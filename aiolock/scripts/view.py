@@ -7,14 +7,15 @@ read is enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
+
+from ..record import Record
 
 Command = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HolderView:
+class HolderView(Record):
     """One holder of a name.
 
     Attributes:
@@ -38,8 +39,7 @@ class HolderView:
     held_for: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaiterView:
+class WaiterView(Record):
     """One place in a queue.
 
     Attributes:
@@ -61,8 +61,7 @@ class WaiterView:
     alive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NameView:
+class NameView(Record):
     """One name of one kind, as the server has it at one moment.
 
     Attributes:
@@ -181,9 +180,3 @@ def with_processes(views: Sequence[NameView]) -> list[NameView]:
         )
         for view in views
     ]
-
-
-def told(metadata: str) -> tuple[str, str | None]:
-    """What a holder says of itself: host and pid, and the metadata of its lock."""
-    process, _, rest = metadata.partition("\n")
-    return process, rest or None

@@ -17,6 +17,7 @@ from ..core.lease import Lease as AsyncLease
 from ..core.policy import check_timeout
 from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout
 from ..scripts.base import Ending
+from ..usage import Renamed
 from .interruption import insist
 from .portal import Portal
 from .thread_task import ThreadTask
@@ -24,7 +25,7 @@ from .thread_task import ThreadTask
 R = TypeVar("R")
 
 
-class Lease:
+class Lease(Renamed):
     """One acquisition of a lock by a thread. Comes from `acquire()` or `with lock`; you never create one.
 
     A thread cannot be cancelled, so a block runs on when its lease is lost. `lost`, `reason`, `remaining()` and
@@ -35,6 +36,8 @@ class Lease:
     """
 
     __slots__ = ("__weakref__", "_core", "_host", "_portal")
+
+    _called = "lease"
 
     def __init__(self, portal: Portal, core: AsyncLease) -> None:
         self._portal = portal

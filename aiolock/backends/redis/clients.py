@@ -354,6 +354,8 @@ def _no_client(source: object) -> ConfigurationError:
     )
 
 
+_CUT_OFF = re.compile(r"(?:redis|valkey)s?://[^/?#]*(?:[/?#][^=]*@|/[^?#]*@|[\[\]][^/?#]*@)")
+"""The host comes after what ends the part of a URL that names it: that is in the password."""
 _FOREIGN = re.compile(r"(?!(?:rediss?|valkeys?|unix):)[\w.+-]+://")
 
 
@@ -361,6 +363,11 @@ def _of_url(url: str) -> Recipe:
     from redis.asyncio import ConnectionPool
 
     # Never the text of an error about a URL: it may quote the password.
+    if _CUT_OFF.match(url):
+        raise ConfigurationError(
+            "", "the password in a URL has a character that ends the part of the host: percent-encode it: / is %2F, "
+            "? is %3F, # is %23; urllib.parse.quote(password, safe='') does"
+        )  # fmt: skip
     try:
         parts = urlsplit(url)
         if parts.scheme in ("valkey", "valkeys"):
