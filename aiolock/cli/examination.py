@@ -64,7 +64,7 @@ def examine_file(abilities: Abilities) -> Iterator[Finding]:
     """
     yield Finding("file", Level.OK, f"can be written, with a write-ahead log, by SQLite {sqlite3.sqlite_version}")
     if abilities.messages:
-        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets beside the file")
+        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets next to the file")
     else:
         advice = "where the system has such sockets, a shorter path helps"
         yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
@@ -132,7 +132,7 @@ def _memory(server: ServerInfo) -> Finding:
 def _persistence(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
         return Finding("persistence", Level.OK, "append-only file; only appendfsync always forgets nothing in a crash")
-    advice = "holders are told and cancelled, but another may be faster: use fences, or an append-only file"
+    advice = "holders are cancelled, but another may acquire first: use fences, or an append-only file"
     return Finding("persistence", Level.ADVICE, "no append-only file: a restart forgets locks", advice)
 
 
@@ -209,10 +209,10 @@ def judge_line(measured: Measurement) -> Iterator[Finding]:
         "locks do not compare the two, but a clock that is set right jumps, and a jump of the server's may end leases: "
         "let NTP keep both" if far else "",
     )  # fmt: skip
-    fits = "barely suit this line" if slow else "suit this line"
+    fits = "are barely safe on this connection" if slow else "are safe on this connection"
     yield Finding("sizing", Level.OK, f"the defaults (ttl 30 s, margin 3 s, request_timeout 5 s) {fits}")
     least = f"ttl {ttl:.1f} s, margin {check_margin('', None, ttl):.2f} s, request_timeout {shortest:.1f} s"
-    yield Finding("sizing", Level.OK, f"the shortest that it bears: {least}")
+    yield Finding("sizing", Level.OK, f"the shortest safe values: {least}")
 
 
 def _ms(seconds: float) -> str:
