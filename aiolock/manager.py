@@ -46,8 +46,8 @@ class LockManager(LockFactory, AsyncOnly):
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
             `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
-            an absolute path; `memory://` for one store per manager, or `memory://name` for one shared in this process;
-            or a backend (see `aiolock.testing`).
+            an absolute path; `postgresql://user@host/database` for a database; `memory://` for one store per manager,
+            or `memory://name` for one shared in this process; or a backend (see `aiolock.testing`).
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import ConfigurationError
 from ..event_log import log_event
@@ -11,6 +11,10 @@ from ..events import Event
 from ..scripts.keys import Keys
 from .base import Backend
 from .redis import Client, ClusterClient, Handshake, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
+from .stores import store_of
+
+if TYPE_CHECKING:
+    from .transactional.engine import Engine
 
 
 def backend_of(
@@ -34,20 +38,17 @@ def backend_of(
     Raises:
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
     """
-    in_memory = isinstance(source, str) and source.startswith("memory://")
-    in_file = isinstance(source, str) and source.startswith("sqlite:")
-    if replicas is not None and (in_memory or in_file or isinstance(source, Backend)):
+    store = store_of(source)
+    if replicas is not None and (store or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
-    if isinstance(source, str) and in_memory:
+    if isinstance(source, str) and store == "memory":
         from .memory import MemoryBackend, named_store
 
         return MemoryBackend(named_store(source.removeprefix("memory://")))
-    if isinstance(source, str) and in_file:
-        from .sqlite import SQLiteEngine, path_of
+    if isinstance(source, str) and store:
         from .transactional import TransactionalBackend
 
-        engine = SQLiteEngine(path_of(source), request_timeout)
-        return TransactionalBackend(engine, request_timeout=request_timeout, tell=tell)
+        return TransactionalBackend(_engine(store, source, request_timeout, pushes), None, request_timeout, tell)
     if isinstance(source, Backend):
         return source
     channel = Keys(namespace).managers if pushes else ""
@@ -80,3 +81,13 @@ def backend_of(
 
     checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
     return ReplicatedBackend(backend, checked, lambda: backend.run_id)
+
+
+def _engine(store: str, url: str, request_timeout: float, pushes: bool) -> Engine:
+    if store == "sqlite":
+        from .sqlite import SQLiteEngine, path_of
+
+        return SQLiteEngine(path_of(url), request_timeout)
+    from .postgres import PostgresEngine
+
+    return PostgresEngine(url, request_timeout, pushes)

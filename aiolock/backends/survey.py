@@ -25,6 +25,7 @@ from .redis import (
     refused,
 )
 from .sentinel.master import Master
+from .stores import store_of
 
 Source = str | Seeds | Sentinels
 BATCH = 500
@@ -185,11 +186,15 @@ class Survey:
         elif isinstance(source, Sentinels):
             master = Master(SystemClock(), nothing).choose(await source.ask(), len(source.connectors))
             self.masters = [Reader(source.server(master, self._pushes), self._timeout)]
-        elif source.startswith("sqlite:"):
+        elif store_of(source) == "sqlite":
             from .sqlite import path_of  # only who uses it needs it
             from .sqlite.reader import FileReader
 
             self.masters = [FileReader(path_of(source))]
+        elif store_of(source) == "postgresql":
+            from .postgres import DatabaseReader
+
+            self.masters = [DatabaseReader(source, self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

