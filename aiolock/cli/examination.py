@@ -241,7 +241,7 @@ def judge_line(measured: Measurement) -> Iterator[Finding]:
     fits = "are barely safe on this connection" if slow else "are safe on this connection"
     yield Finding("sizing", Level.OK, f"the defaults (ttl 30 s, margin 3 s, request_timeout 5 s) {fits}")
     least = f"ttl {ttl:.1f} s, margin {check_margin('', None, ttl):.2f} s, request_timeout {shortest:.1f} s"
-    yield Finding("sizing", Level.OK, f"the shortest safe values: {least}")
+    yield Finding("sizing", Level.OK, f"shortest safe values: {least}")
 
 
 def _ms(seconds: float) -> str:
