@@ -3,72 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import asyncpg
-import psutil
 import pytest
 
 from aiolock import LockLost, LockManager
-from tests.support import postgres
+from tests.support.postgres import OwnServer
 
 from .conftest import Database
 from .test_database import until_one_waits
 
 
-class Server:
-    """A server of its own.
-
-    Args:
-        folder: for its files.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._server = postgres.server_in(folder)
-        self.url = str(self._server.get_uri())
-
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """It ends as in a crash, and is there again afterwards."""
-        postmaster = psutil.Process(self._server.get_pid())
-        postmaster.send_signal(signal.SIGQUIT)
-        postmaster.wait(20)
-        yield
-        self._server.ensure_postgres_running()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """None of its processes runs."""
-        postmaster = psutil.Process(self._server.get_pid())
-        stopped = [postmaster, *postmaster.children()]
-        for process in stopped:
-            os.kill(process.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for process in stopped:
-                os.kill(process.pid, signal.SIGCONT)
-
-    def close(self) -> None:
-        self._server._cleanup()
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    # Not in pytest's folders: another run of it may take away that another user may enter them.
-    server = Server(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
+def server() -> Iterator[OwnServer]:
+    server = OwnServer()
     yield server
     server.close()
 
 
-async def test_it_is_restarted(server: Server) -> None:
+async def test_it_is_restarted(server: OwnServer) -> None:
     """A long lease lives, a short one is lost in time, a waiter goes on, and fences rise."""
     async with LockManager(server.url, ttl=60) as one, LockManager(server.url, ttl=60) as two:
         long = await one.lock("long").acquire()
@@ -90,7 +46,7 @@ async def test_it_is_restarted(server: Server) -> None:
         await lease.release()
 
 
-async def test_it_stands_still(server: Server) -> None:
+async def test_it_stands_still(server: OwnServer) -> None:
     """A lease whose time is over meanwhile is lost, says its holder, before the server says so to anybody."""
     async with LockManager(server.url, ttl=1.5, request_timeout=1.0) as one, LockManager(server.url) as two:
         lease = await one.lock("x").acquire()

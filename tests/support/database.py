@@ -28,16 +28,18 @@ class DatabaseSide(StoreSide):
     """A `StoreSide` whose store is what the database has now: each step is a transaction of its own.
 
     Args:
-        dsn: the database; its locks are deleted.
+        dsn: the database.
+        empty: delete its locks.
     """
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, empty: bool = True) -> None:
         super().__init__()
         self._link = psycopg.connect(dsn, autocommit=True)
         self._ear = psycopg.connect(dsn, autocommit=True)
         if self._one("SELECT to_regclass('aiolock.rows')") is None:
             self._link.execute(cast(LiteralString, SCHEMA.read_text(encoding="utf-8")))
-        self._link.execute("TRUNCATE aiolock.rows, aiolock.turns")
+        if empty:
+            self._link.execute("TRUNCATE aiolock.rows, aiolock.turns")
         self.store = Live(self)
 
     def run(self, call: Call[R]) -> R:
