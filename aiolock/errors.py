@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
-from dataclasses import dataclass
 from typing import Any
+
+from .record import Record
 
 
 class LossReason(enum.StrEnum):
@@ -95,13 +96,13 @@ class NotAcquired(AiolockError):
         self.transient: bool = transient
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Record):
     """The holder of a lock, as it described itself.
 
     Attributes:
         name: the lock's name; for a multi lock, the name that is in the way.
-        process: its host and pid, as "web-3:4711"; `""` if it did not say.
+        process: its host and pid, as "web-3:4711", or "shop@web-3:4711" if its manager has a name; `""` if it did not
+            say.
         metadata: the `metadata` of its lock, or None.
     """
 

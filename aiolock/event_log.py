@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import fields
-from typing import NamedTuple
 
 from .errors import LossReason
 from .events import (
@@ -28,7 +27,8 @@ from .events import (
     Waiting,
     WokeLate,
 )
-from .log import Log
+from .log import Line, Log
+from .repeats import Repeats
 
 LOCK = Log("aiolock.lock")
 QUEUE = Log("aiolock.queue")
@@ -39,20 +39,6 @@ SCHEDULER = Log("aiolock.scheduler")
 
 KEYS = {"name": "lock_name", "reason": "loss_reason"}
 """Attributes of events that have another name in records, which have a `name` of their own."""
-
-
-class Line(NamedTuple):
-    """How an event looks in the log.
-
-    Attributes:
-        log: the logger.
-        level: of the record.
-        message: names its values, which are those of the record's `extra`.
-    """
-
-    log: Log
-    level: int
-    message: str
 
 
 LINES: dict[type[Event], Line] = {
@@ -66,7 +52,12 @@ LINES: dict[type[Event], Line] = {
     Granted: Line(QUEUE, logging.DEBUG, "lock %(lock_name)r was granted to this process, fence %(fence)d"),
     Renewed: Line(HOLD, logging.DEBUG, "renewed lock %(lock_name)r %(headroom).3f s before it would have been lost"),
     Released: Line(LOCK, logging.DEBUG, "released lock %(lock_name)r after %(held).3f s"),
-    Lost: Line(HOLD, logging.ERROR, "lost lock %(lock_name)r: %(explanation)s"),
+    Lost: Line(
+        HOLD,
+        logging.ERROR,
+        "lost lock %(lock_name)r: %(explanation)s",
+        "lost %(count)d more locks (%(loss_reason)s): %(lock_names)s",
+    ),
     Abandoned: Line(
         LEASE, logging.ERROR, "a task ended inside `async with` on lock %(lock_name)r without leaving it: released"
     ),
@@ -119,12 +110,22 @@ def values_of(event: Event) -> dict[str, object]:
     return values
 
 
-def log_event(event: Event) -> None:
-    """Log an event, if anything comes of that; never raises."""
+def log_event(event: Event, repeats: Repeats | None = None) -> None:
+    """Log an event, if anything comes of that; never raises.
+
+    Args:
+        event: it.
+        repeats: logs what an outage may repeat for each lock; without it, each line is logged.
+    """
     line = LINES[type(event)]
     if line.level != logging.DEBUG:  # none of those is one of several
         line = line_of(event)
-    if line.log.shows(line.level):
+    if not line.log.shows(line.level):
+        return
+    if line.more and repeats is not None:
+        values = values_of(event)
+        repeats.say(line, values, values.get("loss_reason"))
+    else:
         line.log.mapped(line.level, line.message, values_of(event))
 
 

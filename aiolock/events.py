@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from .errors import Holder, LossReason
+from .record import Record
 
 __all__ = [
     "Abandoned",
@@ -31,12 +31,10 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """What every event is. All durations are seconds."""
 
 
-@dataclass(frozen=True, slots=True)
 class LockEvent(Event):
     """Something happened to one lock.
 
@@ -49,7 +47,6 @@ class LockEvent(Event):
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
 class HoldEvent(LockEvent):
     """Something happened to a lock that this process holds.
 
@@ -62,7 +59,6 @@ class HoldEvent(LockEvent):
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
 class Waiting(LockEvent):
     """A task has to wait: for a lock that it did not get at once, a latch that is not open, or a condition.
 
@@ -75,7 +71,6 @@ class Waiting(LockEvent):
     wait: int
 
 
-@dataclass(frozen=True, slots=True)
 class Passed(LockEvent):
     """A wait for a latch or a condition is over: the latch is open, or the task was notified; told in the task.
 
@@ -88,7 +83,6 @@ class Passed(LockEvent):
     wait: int
 
 
-@dataclass(frozen=True, slots=True)
 class Acquired(HoldEvent):
     """A task got the lock; told in that task, before its block begins.
 
@@ -111,7 +105,6 @@ class Acquired(HoldEvent):
     wait: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Refused(LockEvent):
     """`try_acquire()` found another owner; told in the task.
 
@@ -124,7 +117,6 @@ class Refused(LockEvent):
     holder: Holder | None
 
 
-@dataclass(frozen=True, slots=True)
 class TimedOut(LockEvent):
     """An acquire waited for as long as it was allowed to; told in the task.
 
@@ -141,7 +133,6 @@ class TimedOut(LockEvent):
     wait: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class AcquireFailed(LockEvent):
     """An acquire ended for another reason: an error, or its task was cancelled; told in the task.
 
@@ -156,7 +147,6 @@ class AcquireFailed(LockEvent):
     wait: int = 0
 
 
-@dataclass(frozen=True, slots=True)
 class Ran(LockEvent):
     """A call of `once().run()` was decided; told in its task.
 
@@ -169,7 +159,6 @@ class Ran(LockEvent):
     status: str
 
 
-@dataclass(frozen=True, slots=True)
 class Granted(LockEvent):
     """A release elsewhere gave the lock to this process, which waited in the queue on the server.
 
@@ -184,7 +173,6 @@ class Granted(LockEvent):
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
 class Renewed(HoldEvent):
     """The server has extended the lease, by itself or by `lease.renew()`.
 
@@ -200,7 +188,6 @@ class Renewed(HoldEvent):
     took: float
 
 
-@dataclass(frozen=True, slots=True)
 class Released(HoldEvent):
     """A task released the lock, or detached it; reported when the request is on its way.
 
@@ -219,7 +206,6 @@ class Released(HoldEvent):
     detached: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Lost(HoldEvent):
     """A lock was lost while it was held; told after its guarded block was cancelled.
 
@@ -238,7 +224,6 @@ class Lost(HoldEvent):
     explanation: str
 
 
-@dataclass(frozen=True, slots=True)
 class Abandoned(HoldEvent):
     """A task ended inside its block, or a lease was garbage collected, without a release: it is released now.
 
@@ -253,7 +238,6 @@ class Abandoned(HoldEvent):
     collected: bool
 
 
-@dataclass(frozen=True, slots=True)
 class Dropped(HoldEvent):
     """Nothing refers to a lease that was not released, or to the lock object through which it was acquired. Its task or
     thread lives on, which may call `release()` of another object: the hold is still renewed. Told once for a hold, by a
@@ -266,7 +250,6 @@ class Dropped(HoldEvent):
     held: float
 
 
-@dataclass(frozen=True, slots=True)
 class Disconnected(Event):
     """A connection was lost; it is opened again. A manager of several servers, or with `min_replicas`, has several.
 
@@ -282,7 +265,6 @@ class Disconnected(Event):
     explanation: str
 
 
-@dataclass(frozen=True, slots=True)
 class Reconnected(Event):
     """A lost connection is open again.
 
@@ -295,7 +277,6 @@ class Reconnected(Event):
     after: float
 
 
-@dataclass(frozen=True, slots=True)
 class WokeLate(Event):
     """The event loop was blocked, or the process stopped: a timer of aiolock's was called late.
 

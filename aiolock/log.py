@@ -6,6 +6,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 CALLER = 3
 """Frames between here and the code that logs, whose place a record names."""
@@ -73,3 +74,19 @@ class Log:
             # As the logging package does with errors of its own handlers.
             if logging.raiseExceptions and sys.stderr is not None:
                 traceback.print_exc()
+
+
+class Line(NamedTuple):
+    """How something looks in the log.
+
+    Attributes:
+        log: the logger.
+        level: of the record.
+        message: names its values, which are those of the record's `extra`.
+        more: the same of several locks together, for what an outage does to all; empty if there is no such.
+    """
+
+    log: Log
+    level: int
+    message: str
+    more: str = ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
-from .backends.redis import Client, ClusterClient, Seeds, Sentinels, is_cluster
+from .backends.presence import Presence
 from .clock import format_seconds
 from .core.lifecycle import Lifecycle
 from .core.observers import Observers
@@ -28,12 +28,18 @@ from .core.runtime import Runtime
 from .core.services import Limits
 from .errors import ConfigurationError
 from .events import Observer
+from .identity import check_manager_name
 from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
-from .usage import AsyncOnly, usage
+from .usage import AsyncOnly, Renamed, usage
+
+if TYPE_CHECKING:
+    from .backends.redis import Client, ClusterClient
+    from .backends.redis.seeds import Seeds
+    from .backends.redis.sentinels import Sentinels
 
 
-class LockManager(LockFactory, AsyncOnly):
+class LockManager(LockFactory, AsyncOnly, Renamed):
     """All locks of one process and event loop: one connection (two with `min_replicas`) and one timer, however many
     locks.
 
@@ -48,6 +54,9 @@ class LockManager(LockFactory, AsyncOnly):
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
             an absolute path; `postgresql://user@host/database` for a database; `memory://` for one store per manager,
             or `memory://name` for one shared in this process; or a backend (see `aiolock.testing`).
+        name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
+            `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
+            a container whose host name is not its id they show that, too: `name@host/id:pid`.
         namespace: prefix of all keys and channels; printable, without braces and spaces.
         ttl: seconds the server keeps a lock without renewal, 0.1 s to 30 days; it is renewed every third of that.
         margin: seconds before the server's expiry at which a lease counts as lost here, your block's clean-up budget;
@@ -55,6 +64,8 @@ class LockManager(LockFactory, AsyncOnly):
         acquire_timeout: seconds an acquire may wait; None for no limit, as with `asyncio.Lock`.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
+        keepalive: seconds of silence after which the server is asked for a sign of life, while nothing is held or
+            waited for: that keeps a path through a proxy or NAT open. Otherwise it is asked after `request_timeout`.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
             a quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
         handoff_limit: how often a release may hand the lock on inside this process in one turn, while other processes
@@ -89,17 +100,21 @@ class LockManager(LockFactory, AsyncOnly):
         ```
     """
 
+    _called = "locks"
+
     @usage(RIGHT, HINTS)
     def __init__(
         self,
         source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
         *,
+        name: str | None = None,
         namespace: str = "aiolock",
         ttl: float | timedelta = 30.0,
         margin: float | timedelta | None = None,
         acquire_timeout: float | timedelta | None = None,
         renew: bool = True,
         request_timeout: float | timedelta = 5.0,
+        keepalive: float | timedelta = 30.0,
         recheck: float | timedelta = 5.0,
         handoff_limit: int = 16,
         liveness: float | timedelta = 3.0,
@@ -128,10 +143,13 @@ class LockManager(LockFactory, AsyncOnly):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
         observers = Observers(observer)
-        backend = backend_of(source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell)
+        presence = Presence(check_manager_name(name), check_duration("", "keepalive", keepalive, least=0.1))
+        backend = backend_of(
+            source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell, presence
+        )
         if waiting is None and not backend.abilities.messages:
             waiting = Poll()
-        runtime = Runtime(backend, namespace, limits, waiting, observers)
+        runtime = Runtime(backend, namespace, limits, waiting, observers, presence.name)
         super().__init__(runtime, policy, margin, replicas, ShortTtl(backend.abilities.notice))
         self._lifecycle = Lifecycle(runtime)
 
@@ -152,6 +170,8 @@ class LockManager(LockFactory, AsyncOnly):
             ConfigurationError: no URL, one with a database, different credentials, or an argument that cannot work.
                 When you open the manager: a server is not part of a cluster.
         """
+        from .backends.redis.seeds import Seeds
+
         return cls(Seeds(urls), **options)
 
     @classmethod
@@ -173,11 +193,13 @@ class LockManager(LockFactory, AsyncOnly):
             addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. Give all of them.
             service: what they call the master.
             username, password, db: of the master and its replicas.
-            options: as for `LockManager`. Without `min_replicas` read docs/how-to/sentinel.md.
+            options: as for `LockManager`. Without `min_replicas` read docs/how-to/topologies.md.
 
         Raises:
             ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
         """
+        from .backends.redis.sentinels import Sentinels
+
         return cls(Sentinels(addresses, service, username, password, db), **options)
 
     @classmethod
@@ -201,6 +223,8 @@ class LockManager(LockFactory, AsyncOnly):
             ConfigurationError: fewer than three servers, one of them twice, or an argument that cannot work.
         """
         from .backends.quorum import QuorumBackend  # only who uses it needs it
+        from .backends.redis import is_cluster
+        from .backends.redis.seeds import Seeds
 
         patience = check_duration("", "request_timeout", options.get("request_timeout", 5.0), least=0.01)
         if isinstance(sources, str) or not isinstance(sources, Sequence):
@@ -212,7 +236,11 @@ class LockManager(LockFactory, AsyncOnly):
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
         tell = Observers(options.get("observer")).tell
-        nodes = [backend_of(source, patience, namespace, pushes=pushes, tell=tell) for source in sources]
+        keepalive = check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1)
+        presence = Presence(check_manager_name(options.get("name")), keepalive)
+        nodes = [
+            backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
+        ]
         return cls(QuorumBackend(nodes, request_timeout=patience), **options)
 
     async def open(self, *, strict: bool = True) -> LockManager:
@@ -298,7 +326,8 @@ class LockManager(LockFactory, AsyncOnly):
     def __repr__(self) -> str:
         runtime = self._runtime
         state = "closed" if not runtime.binding.bound else f"holds={len(runtime.holds)}"
-        return f"<LockManager ttl={format_seconds(self._policy.ttl)} {state}>"
+        name = f"{runtime.binding.name!r} " if runtime.binding.name else ""
+        return f"<LockManager {name}ttl={format_seconds(self._policy.ttl)} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a LockManager cannot leave its process: create one in the other process")

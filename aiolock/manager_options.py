@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from .backends.redis import Replicas
 from .clock import format_seconds
 from .core.policy import check_duration, check_least, check_replica_timeout
 from .core.polling import Poll
 from .errors import ConfigurationError
 from .events import Observer
+
+if TYPE_CHECKING:
+    from .backends.redis import Replicas
 
 RIGHT = "LockManager('redis://host:6379/0'), or LockManager('sqlite:///locks.db')"
 HINTS = {
@@ -32,12 +34,14 @@ HINTS = {
 class QuorumOptions(TypedDict, total=False):
     """Keywords of `LockManager` that a quorum has, too."""
 
+    name: str | None
     namespace: str
     ttl: float | timedelta
     margin: float | timedelta | None
     acquire_timeout: float | timedelta | None
     renew: bool
     request_timeout: float | timedelta
+    keepalive: float | timedelta
     recheck: float | timedelta
     handoff_limit: int
     waiting: Poll | None
@@ -63,6 +67,8 @@ def replicas_of(
     seconds = check_duration("", "replica_timeout", timeout, least=0.001)
     if least is None:
         return None
+    from .backends.redis import Replicas
+
     replicas = Replicas(check_least("min_replicas", least, 1), seconds, f"{namespace}:replicated")
     check_replica_timeout("", replicas.timeout, ttl)
     if replicas.timeout > request_timeout / 2:

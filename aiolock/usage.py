@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,18 +76,72 @@ def _refuse(why: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+_NAMES: dict[str, tuple[str, ...]] = {
+    "disconnect": ("close",),
+    "extend": ("renew",),
+    "is_acquired": ("owned",),
+    "is_owned": ("owned",),
+    "locked": ("is_locked", "available"),
+    "reacquire": ("renew",),
+    "refresh": ("renew",),
+    "reset": ("force_release",),
+    "token": ("fence",),
+    "ttl": ("remaining",),
+    "unlock": ("release",),
+    "value": ("available",),
+}
+"""How it is called here, for what others call otherwise; the first that there is."""
+_OF_LEASES = {
+    "abandoned": "lease.abandoned",
+    "detach": "await lease.detach()",
+    "ensure": "lease.ensure()",
+    "fence": "lease.fence",
+    "lost": "lease.lost",
+    "remaining": "lease.remaining()",
+    "renew": "await lease.renew()",
+    "wait_lost": "await lease.wait_lost()",
+}
+_OF_LOCKS = {
+    "acquire": "locks.lock(name).acquire()",
+    "force_release": "await locks.lock(name).force_release()",
+    "is_locked": "await locks.lock(name).is_locked()",
+    "release": "locks.lock(name).release()",
+    "try_acquire": "locks.lock(name).try_acquire()",
+}
+
+
 class Renamed:
-    """A base of what asyncio and threading have, too, with another name for `locked()`."""
+    """A base of what others have, too, with other names for its attributes, or with more of them."""
 
     __slots__ = ()
+
+    _called: ClassVar[str] = "lock"
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            there = getattr(type(self), "is_locked", None) if name == "locked" else None
-            hint = there and f": call {'await ' if inspect.iscoroutinefunction(there) else ''}lock.is_locked()"
-            what = f"{type(self).__name__!r} object has no attribute {name!r}{hint or ''}"
+            what = f"{type(self).__name__!r} object has no attribute {name!r}{_hint(self, name)}"
             raise AttributeError(what, name=name, obj=self)
+
+
+def _hint(one: Renamed, name: str) -> str:
+    """Return where to find what is called `name` elsewhere; nothing if that is not known."""
+    kind = type(one)
+    for known in _NAMES.get(name, ()):
+        there = getattr(kind, known, None)
+        if there is not None:
+            call = f"{one._called}.{known}" if isinstance(there, property) else f"{one._called}.{known}()"
+            return f": call {'await ' if inspect.iscoroutinefunction(there) else ''}{call}"
+        name = known
+    told, lock = "", "lock.write" if isinstance(one, TwoSides) else "lock"
+    if one._called == "locks":
+        told = f": locks have it: {_OF_LOCKS[name]}" if name in _OF_LOCKS else ""
+    elif name in _OF_LEASES:
+        told = f": its lease has it: `async with {lock} as lease`, then {_OF_LEASES[name]}"
+    elif name in _OF_LOCKS and isinstance(one, TwoSides):
+        told = f": its sides have it: {lock}.{name}()"
+    waits = any(inspect.iscoroutinefunction(getattr(kind, known, None)) for known in ("info", "close"))
+    return told if waits else told.replace("await ", "").replace("async ", "")
 
 
 class AsyncOnly:
@@ -106,6 +160,15 @@ class SyncOnly:
 
     if not TYPE_CHECKING:
         __aenter__ = __aexit__ = _refuse("needs `with`, not `async with` (for tasks there is aiolock.LockManager)")
+
+
+class OfLock:
+    """A base of what belongs to a lock, which is entered."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+        __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse("cannot be entered itself: enter its lock")
 
 
 class TwoSides(Renamed):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, ConfigurationError
+from ..record import Record
 from ..scripts.base import Call
 
 R = TypeVar("R")
@@ -26,8 +26,7 @@ def nothing(*_: object) -> None:
     """Whoever need not be told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Record):
     """What a backend can do beyond running the lock's scripts.
 
     Attributes:

@@ -1,19 +1,21 @@
-"""What you can create a manager with: a URL, a client, or a backend. All but one server is imported on first use."""
+"""What you can create a manager with: a URL, a client, or a backend. What keeps its locks is imported on first use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
 from ..event_log import log_event
 from ..events import Event
-from ..scripts.keys import Keys
 from .base import Backend
-from .redis import Client, ClusterClient, Handshake, RedisBackend, Replicas, Seeds, Sentinels, is_cluster, is_sentinel
+from .presence import PRESENCE, Presence
 from .stores import store_of
 
 if TYPE_CHECKING:
+    from .redis import Client, ClusterClient, Replicas
+    from .redis.seeds import Seeds
+    from .redis.sentinels import Sentinels
     from .transactional.engine import Engine
 
 
@@ -24,6 +26,7 @@ def backend_of(
     replicas: Replicas | None = None,
     pushes: bool = True,
     tell: Callable[[Event], None] = log_event,
+    presence: Presence = PRESENCE,
 ) -> Backend:
     """The backend of what a manager is made with.
 
@@ -34,6 +37,7 @@ def backend_of(
         replicas: the replicas that must acknowledge a grant; None for none.
         pushes: False if there will be no subscription.
         tell: told of connections that are lost and back; not if the source is a backend.
+        presence: how the servers know the manager.
 
     Raises:
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
@@ -51,36 +55,9 @@ def backend_of(
         return TransactionalBackend(_engine(store, source, request_timeout, pushes), None, request_timeout, tell)
     if isinstance(source, Backend):
         return source
-    channel = Keys(namespace).managers if pushes else ""
-    if isinstance(source, Seeds) or is_cluster(source):
-        from .cluster import ClusterBackend
-        from .replicated import ReplicatedBackend
+    from .servers import servers_of
 
-        seeds = source if isinstance(source, Seeds) else Seeds(source)
-        plain = ClusterBackend(seeds, request_timeout=request_timeout, pushes=pushes, channel=channel, tell=tell)
-        if replicas is None:
-            return plain
-        replicas = replicas._replace(channel="")
-        return ReplicatedBackend(
-            plain,
-            ClusterBackend(seeds, request_timeout=request_timeout, replicas=replicas, companion=plain, tell=tell),
-        )
-    if isinstance(source, Sentinels) or is_sentinel(source):
-        from .sentinel import SentinelBackend
-
-        sentinels = source if isinstance(source, Sentinels) else Sentinels(source)
-        return SentinelBackend(
-            sentinels, request_timeout=request_timeout, replicas=replicas, pushes=pushes, channel=channel, tell=tell
-        )
-    server = cast("str | Client", source)
-    handshake = Handshake(channel=channel)
-    backend = RedisBackend(server, request_timeout=request_timeout, pushes=pushes, handshake=handshake, tell=tell)
-    if replicas is None:
-        return backend
-    from .replicated import ReplicatedBackend
-
-    checked = RedisBackend(server, request_timeout=request_timeout, replicas=replicas, tell=tell)
-    return ReplicatedBackend(backend, checked, lambda: backend.run_id)
+    return servers_of(source, request_timeout, namespace, replicas, pushes, tell, presence)
 
 
 def _engine(store: str, url: str, request_timeout: float, pushes: bool) -> Engine:

@@ -14,16 +14,15 @@ from .cluster.topology import Topology
 from .redis import (
     MISTAKEN,
     REPLICA,
-    Address,
     Asker,
     ErrorReply,
-    Seeds,
-    Sentinels,
     ServerConnector,
     ServerInfo,
     code_of,
     refused,
 )
+from .redis.seeds import Address, Seeds
+from .redis.sentinels import Sentinels
 from .sentinel.master import Master
 from .stores import store_of
 

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar, Unpack
-from urllib.parse import unquote, urlsplit
 
 import click
 from click.core import ParameterSource
 
-from ..backends.redis import Seeds, Sentinels
+from ..backends.redis.clients import of_url
+from ..backends.redis.seeds import Seeds
+from ..backends.redis.sentinels import Sentinels
 from ..backends.survey import Survey
 from ..errors import ConfigurationError
 from ..manager import LockManager
@@ -79,12 +80,8 @@ class Connection:
 
     def credentials(self) -> tuple[str | None, str | None, int]:
         """User, password and database of the first URL."""
-        try:
-            parts = urlsplit(self.urls[0])
-            db = parts.path.strip("/")
-            return unquote(parts.username or "") or None, unquote(parts.password or "") or None, int(db or 0)
-        except ValueError:
-            raise ConfigurationError("", "not a URL of Redis: write redis://user:password@host:port/db") from None
+        _, options = of_url(self.urls[0])
+        return options.get("username"), options.get("password"), int(options.get("db") or 0)
 
 
 def _address(sentinel: str) -> str | tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The script `aiolock`. It is installed as a module of its own, `aiolock_entry`, which needs not the whole package.
+"""The script `aiolock`. To import it needs nothing of the package.
 
 The kernel drops signals to the first process of a container for which that has no handler, and by default it has none.
 A container that is stopped while the package is imported would be killed only after its grace.
@@ -24,7 +24,7 @@ def main() -> int:
         for name in _ENDING:
             if signal.getsignal(number := getattr(signal, name)) is signal.SIG_DFL:
                 signal.signal(number, _end)
-    from aiolock.cli import main
+    from . import main
 
     return main()
 

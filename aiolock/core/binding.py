@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import secrets
-import socket
 import threading
 from typing import ClassVar
 
 from ..errors import AiolockError, BackendError, ConfigurationError
+from ..identity import identity
 
 
 class Process:
@@ -33,9 +32,13 @@ if hasattr(os, "register_at_fork"):
 class Binding:
     """From a manager's entry to the end of its closing.
 
+    Args:
+        name: the manager's; empty if it has none.
+
     Attributes:
+        name: as given.
         id: the manager's identity, new with each entry.
-        holder: host:pid, for people.
+        holder: who it is, for people; see `identity`.
         closing: no task may start anything more.
         loop: the loop it is bound to; None before entry and after closing.
         awaited: why the manager is open without a server, which it goes on looking for; None if it is not.
@@ -52,10 +55,12 @@ class Binding:
         "holder",
         "id",
         "loop",
+        "name",
         "process",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name: str = name
         self.loop: asyncio.AbstractEventLoop | None = None
         self.id: str = ""
         self.holder: str = ""
@@ -93,8 +98,8 @@ class Binding:
         self.process = Process.current
         self._thread = threading.get_ident()
         self._was_bound = True
-        self.id = secrets.token_hex(16)
-        self.holder = f"{socket.gethostname()}:{os.getpid()}"
+        self.id = os.urandom(16).hex()
+        self.holder = identity(self.name)
         self.closing = False
         self._owners = itertools.count(1)
 

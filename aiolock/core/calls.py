@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ..record import Record
 from ..scripts.base import Call, Ending, Part
 from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
-from ..scripts.queue import QueueCalls
+
+if TYPE_CHECKING:
+    from ..scripts.queue import QueueCalls
 
 Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Contention:
+class Contention(Record):
     """What a primitive promises to its holders and its waiters.
 
     Attributes:
@@ -112,4 +113,4 @@ def joint(calls: Sequence[Calls]) -> Calls:
     """
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})
-    return strongest if weight == strongest.weight else cast(QueueCalls, strongest).weighing(weight)
+    return strongest if weight == strongest.weight else cast("QueueCalls", strongest).weighing(weight)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Self, cast
+from logging import WARNING
+from typing import TYPE_CHECKING, Self, cast
 
 from ..errors import AiolockError, NotAcquired
-from ..log import Log
+from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
-from ..scripts.multi import MultiCalls
 from ..scripts.outcomes import Released, TransferOutcome
-from ..scripts.queue import QueueCalls
 from .calls import Calls, Contention
 from .holding.hold import Hold
 from .holding.level import Level
@@ -21,16 +20,23 @@ from .holding.release import Release
 from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renewed
 from .policy import Policy
 from .runtime import Runtime
-from .waiting.gathering import Gathering
 from .waiting.handoff import hand_on
 from .waiting.local_queue import LONG_AGO, LocalQueue
 from .waiting.queue_entry import QueueEntry
-from .waiting.race import Race
-from .waiting.stepwise import Stepwise
 from .waiting.wait import GRANTED, Turn
 from .waiting.waiter import Waiter
 
-logger: Log = Log("aiolock.gate")
+if TYPE_CHECKING:
+    from ..scripts.multi import MultiCalls
+    from ..scripts.queue import QueueCalls
+    from .waiting.race import Race
+
+LATE_GRANT: Line = Line(
+    Log("aiolock.gate"),
+    WARNING,
+    "a grant of lock %(lock_name)r came past its own deadline: undone",
+    "grants of %(count)d more locks came past their own deadlines: %(lock_names)s",
+)
 
 
 class Gate(LocalQueue):
@@ -64,7 +70,7 @@ class Gate(LocalQueue):
         self.common: QueueEntry | None = None
         self.asking: Waiter | None = None
         self.turn: Turn | None = None
-        self.race: Race | None = Race(self) if calls.free_channel else None
+        self.race: Race | None = _race(self) if calls.free_channel else None
         self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
     @classmethod
@@ -159,7 +165,7 @@ class Gate(LocalQueue):
     def rejoin(self, waiter: Waiter) -> None:
         """Its grant came too late: undo it, and ask anew, before all others."""
         entry, name = waiter.entry or self.adopt(waiter), self.calls.name
-        logger.warning("a grant of lock %r came past its own deadline: undone", name, extra={"lock_name": name})
+        self.runtime.warn(LATE_GRANT, name)
         entry.end()
         self.taken -= 1
         waiter.wait_again()
@@ -248,7 +254,7 @@ class Gate(LocalQueue):
         lost = hold.check() is not None
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
-            lease._calls = cast(QueueCalls, lease._calls).weighing(weight)
+            lease._calls = cast("QueueCalls", lease._calls).weighing(weight)
             _write_rest(hold, release)
         return release
 
@@ -313,6 +319,16 @@ def _write_rest(hold: Hold, release: Release) -> None:
     release.write(hold.depth)
 
 
+def _race(gate: Gate) -> Race:
+    """How the tasks of a quorum wait."""
+    from .waiting.race import Race
+
+    return Race(gate)
+
+
 def _entry(calls: Calls) -> type[QueueEntry]:
     """What waits for several names."""
-    return Stepwise if len(cast(MultiCalls, calls).groups) > 1 else Gathering
+    from .waiting.gathering import Gathering  # with the primitive
+    from .waiting.stepwise import Stepwise
+
+    return Stepwise if len(cast("MultiCalls", calls).groups) > 1 else Gathering

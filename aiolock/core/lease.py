@@ -17,6 +17,7 @@ from ..errors import ConfigurationError, LockLost, LossReason, NotOwned
 from ..event_log import SHOWN
 from ..events import Released
 from ..scripts.base import Ending
+from ..usage import Renamed
 from .binding import Process
 from .calls import Calls
 from .gate import Gate
@@ -34,13 +35,15 @@ _shown = SHOWN[Released]
 T = TypeVar("T")
 
 
-class Lease(Level):
+class Lease(Level, Renamed):
     """One acquisition of a lock. Comes from `acquire()` or `async with lock`; you never create one.
 
     `async with lease:` guards a block with a lease that you acquired with `await lock.acquire()`.
     """
 
     __slots__ = ("_detached", "_gate")
+
+    _called = "lease"
 
     def __init__(self, gate: Gate, hold: Hold, calls: Calls, task: asyncio.Task[object] | None) -> None:
         self._gate = gate

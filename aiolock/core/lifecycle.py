@@ -163,7 +163,7 @@ class Lifecycle:
                 runtime.unbind()
                 if self._with_loop is not None:
                     await self._with_loop.aclose()  # at once: there is nothing left for it to do
-                runtime.scheduler.stop()
+                runtime.stop()
 
     async def _drain(self, waits: bool) -> None:
         runtime = self._runtime
@@ -217,7 +217,7 @@ class Lifecycle:
             try:
                 await runtime.backend.aclose()
             finally:
-                runtime.scheduler.stop()
+                runtime.stop()
             raise
 
     async def _keep_connecting(self) -> None:

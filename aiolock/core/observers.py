@@ -14,6 +14,7 @@ from ..errors import ConfigurationError
 from ..event_log import SHOWN, log_event
 from ..events import Event, Observer
 from ..log import Log
+from ..repeats import Repeats
 
 logger: Log = Log("aiolock.manager")
 
@@ -26,16 +27,18 @@ class Observers:
 
     Attributes:
         listening: whether there are others than the log.
+        repeats: logs what an outage may repeat for each lock.
 
     Raises:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_events", "_pausing", "listening")
+    __slots__ = ("_broken", "_each", "_events", "_pausing", "listening", "repeats")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
         users = _checked(observer)
-        self._each: tuple[Observer, ...] = (log_event, *users)
+        self.repeats: Repeats = Repeats()
+        self._each: tuple[Observer, ...] = (lambda event: log_event(event, self.repeats), *users)
         self.listening: bool = bool(users)
         self._broken: set[tuple[int, type[BaseException]]] = set()
         self._pausing = 0  # how many blocks are open, and whether an observer runs

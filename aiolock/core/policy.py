@@ -152,7 +152,7 @@ class ShortTtl:
         if policy.renew and policy.ttl * 2 / 3 - policy.margin < self._notice:
             logger.warning(
                 "with a ttl of %s s and without min_replicas, a failover can make two holders of a lock: take at least "
-                "%.1f s (docs/how-to/sentinel.md)",
+                "%.1f s (docs/how-to/topologies.md)",
                 format_seconds(policy.ttl),
                 max(1.5 * (self._notice + policy.margin), self._notice / (2 / 3 - 1 / 10)),  # the margin grows with it
             )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..clock import format_seconds
 from ..errors import AcquireTimeout, AiolockError, BackendError, Holder
 from ..log import Log
+from ..scripts.bid import told
 from ..scripts.outcomes import Queued, Refused
 from .calls import Calls
 from .gate import Gate
@@ -195,5 +196,4 @@ class Refusal:
 
 
 def _said(gate: Gate, seen: Refused | Queued) -> Holder:
-    process, _, metadata = seen.holder.partition("\n")
-    return Holder(seen.part or gate.calls.name, process, metadata or None)
+    return Holder(seen.part or gate.calls.name, *told(seen.holder))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..scripts.lock import LockCalls
-from ..scripts.queue import QueueCalls
 from .calls import Contention
 from .holding.hold import Hold
 from .holding.leases_by_task import LeasesByTask
 from .queue_entries import QueueEntries
 from .services import Services
+
+if TYPE_CHECKING:
+    from ..scripts.queue import QueueCalls
 
 
 class Closable(Protocol):
@@ -73,4 +75,4 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {}
-"""Primitives add themselves."""
+"""Filled by what knows the primitives."""

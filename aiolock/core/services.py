@@ -12,6 +12,8 @@ from typing import TypeVar
 from ..backends.base import Backend
 from ..clock import Clock, format_seconds
 from ..errors import AiolockError, BackendError
+from ..log import Line
+from ..repeats import PERIOD, Repeats
 from ..scripts.base import Call, drop, resolve
 from ..scripts.keys import Keys
 from .binding import Binding
@@ -58,6 +60,7 @@ class Services:
         limits: the manager's numbers.
         waiting: how to wait without messages; None to be told.
         observers: told what happens; None for the log alone.
+        name: the manager's; empty if it has none.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Services:
         limits: Limits,
         waiting: Poll | None = None,
         observers: Observers | None = None,
+        name: str = "",
     ) -> None:
         self.backend = backend
         self.clock: Clock = backend.clock
@@ -75,7 +79,7 @@ class Services:
         self.keys: Keys = Keys(namespace, backend.db)
         self.waiting: Waiting = Waiting(waiting)
         self.fences: Fences = Fences(namespace)
-        self.binding: Binding = Binding()
+        self.binding: Binding = Binding(name)
         self.ending: set[str] = set()  # owners that have no hold, and whose end the server has not answered yet
         self.kept_until: float = 0.0  # see `keeps()`
         self.context: contextvars.Context = contextvars.Context()  # of callbacks that outlive the task that set them
@@ -89,13 +93,23 @@ class Services:
     def _renew(self) -> None:
         """Create what each entry of the manager has anew."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
+        self.observers.repeats.end()
+        self.observers.repeats = Repeats(self._gather)
         self.patience: Patience = Patience(self.scheduler, self.limits.request_timeout)
+
+    def _gather(self, repeats: Repeats) -> None:
+        self.scheduler.schedule(repeats, self.clock.now() + PERIOD)
 
     def bind(self) -> None:
         """Begin on the running loop, in this process."""
         self.binding.begin()
         self.waiting.begin()
         self._renew()
+
+    def stop(self) -> None:
+        """Nothing is due any more, and nothing is left to be logged."""
+        self.scheduler.stop()
+        self.observers.repeats.end()
 
     @abstractmethod
     def freed(self, kind: str, name: str) -> None:
@@ -120,6 +134,11 @@ class Services:
             return await reply
         finally:
             self.scheduler.forget(limit)
+
+    def warn(self, line: Line, name: str, error: BackendError | None = None) -> None:
+        """Log what has gone wrong with a lock, perhaps with others of which the same is said."""
+        values = {"lock_name": name} if error is None else {"lock_name": name, "error": str(error)}
+        self.observers.repeats.say(line, values, error is not None and error.transient)
 
     def away(self, *names: str) -> AiolockError | None:
         """Why no server answers requests about these names at the moment; None if one does, or if nothing is known."""

@@ -21,6 +21,7 @@ from ..core.resume import reacquire
 from ..core.runtime import Runtime
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
+from ..usage import OfLock
 from .condition_waiter import ConditionWaiter
 from .lock import Lock
 
@@ -36,7 +37,7 @@ def untrue(name: str, timeout: float | None) -> WaitTimeout:
     return WaitTimeout(name, f"what a task waits for with lock {name!r} did not become true within {seconds} s")
 
 
-class Condition:
+class Condition(OfLock):
     """A condition variable across processes, as `asyncio.Condition` is one within a loop.
 
     Comes from `LockManager.condition()`. All conditions of one lock name, in all processes, are the same condition.

@@ -1,11 +1,10 @@
-"""What a manager makes: the primitives."""
+"""What a manager makes: the primitives. All but the lock are imported when one is made."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-from ..backends.redis import Replicas
 from ..core.acquisition import Acquisition
 from ..core.holding.ticket import Ticket
 from ..core.lease import Lease
@@ -13,16 +12,18 @@ from ..core.policy import Policy, ShortTtl, check_replica_timeout
 from ..core.resume import check_kind, resume
 from ..core.runtime import Runtime
 from ..scripts.keys import check_name
-from ..scripts.multi import joined
 from ..usage import usage
-from .condition import Condition
-from .fair_lock import FairLock
-from .latch import TTL, Latch
 from .lock import Lock
-from .multi_lock import MultiLock, check_names
-from .options import LATCH, LOCK, SEMAPHORE, LockOptions, policy_of
-from .rw_lock import RWLock
-from .semaphore import Semaphore
+from .options import LATCH, LATCH_TTL, LOCK, SEMAPHORE, LockOptions, policy_of
+
+if TYPE_CHECKING:
+    from ..backends.redis import Replicas
+    from .condition import Condition
+    from .fair_lock import FairLock
+    from .latch import Latch
+    from .multi_lock import MultiLock
+    from .rw_lock import RWLock
+    from .semaphore import Semaphore
 
 
 class LockFactory:
@@ -77,6 +78,8 @@ class LockFactory:
 
         Arguments and errors: as for `lock()`. No I/O.
         """
+        from .fair_lock import FairLock
+
         self._runtime.backend.abilities.need_queues(name, "fair locks")
         return FairLock(self._runtime, *self._named(name, options))
 
@@ -89,6 +92,9 @@ class LockFactory:
 
         Errors: as for `lock()`. No I/O.
         """
+        from ..scripts.multi import joined
+        from .multi_lock import MultiLock, check_names
+
         parts = check_names(names)
         self._runtime.backend.abilities.need_queues(joined(parts), "multi locks")
         return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
@@ -104,6 +110,8 @@ class LockFactory:
 
         Cost: none, it does no I/O.
         """
+        from .condition import Condition
+
         if isinstance(lock, Lock):
             self._runtime.backend.abilities.need_queues(lock.name, "conditions")
         return Condition(self._runtime, lock)
@@ -114,6 +122,8 @@ class LockFactory:
 
         Arguments and errors: as for `lock()`. No I/O.
         """
+        from .rw_lock import RWLock
+
         self._runtime.backend.abilities.need_queues(name, "read-write locks")
         return RWLock(self._runtime, *self._named(name, options))
 
@@ -129,12 +139,14 @@ class LockFactory:
 
         Errors: as for `lock()`. No I/O.
         """
+        from .semaphore import Semaphore
+
         name, policy = self._named(name, options)
         self._runtime.backend.abilities.need_queues(name, "semaphores")
         return Semaphore(self._runtime, name, permits, policy)
 
     @usage(LATCH)
-    def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
+    def latch(self, name: str, count: int, *, ttl: float | timedelta = LATCH_TTL) -> Latch:
         """Return a count-down latch. No I/O; works before you enter the manager.
 
         Args:
@@ -146,6 +158,8 @@ class LockFactory:
         Raises:
             ConfigurationError: an argument that cannot work.
         """
+        from .latch import Latch
+
         self._runtime.backend.abilities.need_queues(name, "latches")
         return Latch(self._runtime, name, count, ttl)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ..core.policy import Policy
 from ..core.runtime import Runtime
-from .lock import Lock, LockInfo, lock_calls
+from .kinds import lock_calls
+from .lock import Lock, LockInfo
 
 
-@dataclass(frozen=True, slots=True)
 class FairLockInfo(LockInfo):
     """A view of a fair lock, as the server saw it.
 

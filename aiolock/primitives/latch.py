@@ -20,8 +20,6 @@ logger: Log = Log("aiolock.latch")
 
 MAX_COUNT = 100_000
 """A closed latch keeps one id for each count, and the server deletes them in one step."""
-TTL = 24 * 3600.0
-"""Seconds an unused latch is kept: longer than any pause between two reports, because a forgotten one never opens."""
 
 
 class Latch:

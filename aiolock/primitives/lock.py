@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
 from ..core.calls import Contention
 from ..core.policy import Policy, check_duration
-from ..core.runtime import KINDS, Kind, Runtime
+from ..core.runtime import Runtime
+from ..record import Record
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
+from .kinds import LOCK, lock_calls
 from .reentrant import Reentrant
 from .revocation import request_release
 
 
-@dataclass(frozen=True, slots=True)
-class LockInfo:
+class LockInfo(Record):
     """A view of a held lock, as the server saw it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Lock(Reentrant):
     __slots__ = ()
 
     _calls: LockCalls
-    contention: ClassVar[Contention] = Contention(exclusive=True)
+    contention: ClassVar[Contention] = LOCK
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         super().__init__(runtime, lock_calls(runtime, name), policy)
@@ -128,12 +128,3 @@ class Lock(Reentrant):
         Cost: one round trip.
         """
         return await self._runtime.ask(self._calls.force_release(), "force-releasing", again=False)
-
-
-def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
-    """Requests about a name; with `ordered` each task waits for it by itself."""
-    races = not runtime.backend.abilities.queues
-    return LockCalls(runtime.keys, name, runtime.limits.liveness_ms, ordered=ordered, races=races)
-
-
-KINDS[LockCalls.kind] = Kind(Lock.contention, lambda runtime, name, weight, capacity: lock_calls(runtime, name))

@@ -49,6 +49,8 @@ ACQUIRE_HINTS = HINTS | {
 
 LOCK = "locks.lock('a', ttl=30), or locks.lock('a', acquire_timeout=5)"
 SEMAPHORE = "locks.semaphore('a', 5), where 5 may hold it at once"
+LATCH_TTL = 24 * 3600.0
+"""Seconds an unused latch is kept: longer than any pause between two reports, because a forgotten one never opens."""
 LATCH = "locks.latch('a', 3), which 3 counts open"
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ..clock import format_seconds
 from ..core.calls import Contention
 from ..core.policy import Policy, milliseconds
-from ..core.runtime import KINDS, Kind, Runtime
+from ..core.runtime import Runtime
+from ..record import Record
 from ..scripts.queue import QueueCalls
 from ..usage import TwoSides
+from .kinds import RW
 from .queued import Queueing
 from .reentrant import Reentrant
 
@@ -18,8 +19,7 @@ FULL = 2**31
 """What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
 
 
-@dataclass(frozen=True, slots=True)
-class RWLockInfo:
+class RWLockInfo(Record):
     """A view of a held read-write lock, as the server saw it.
 
     Attributes:
@@ -58,11 +58,11 @@ class RWLockSide(Queueing, Reentrant):
 
     __slots__ = ("_writes",)
 
-    contention: ClassVar[Contention] = Contention(exclusive=False)
+    contention: ClassVar[Contention] = RW
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
         self._writes = writes
-        super().__init__(runtime, _calls(runtime, name, FULL if writes else 1), policy)
+        super().__init__(runtime, rw_calls(runtime, name, FULL if writes else 1), policy)
 
     async def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free. As `RWLock.info()`."""
@@ -151,12 +151,10 @@ class RWLock(TwoSides):
         raise TypeError("an RWLock cannot leave its process: create one with the same name from the other's manager")
 
 
-def _calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
+def rw_calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
+    """Requests about a name, for a reader or the writer."""
     liveness_ms = milliseconds(runtime.limits.liveness)
     mints = weight >= FULL
     return QueueCalls(
         runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms
     )
-
-
-KINDS["rw"] = Kind(RWLockSide.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, weight))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -12,11 +11,13 @@ from ..core.calls import Contention
 from ..core.holding.release import Releasing
 from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
-from ..core.runtime import KINDS, Kind, Runtime
+from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..log import Log
+from ..record import Record
 from ..scripts.queue import QueueCalls
 from ..usage import usage
+from .kinds import SEMAPHORE
 from .options import ACQUIRE_HINTS, DEFAULT, Default
 from .queued import Queueing
 
@@ -25,8 +26,7 @@ logger: Log = Log("aiolock.semaphore")
 MAX_PERMITS = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SemaphoreInfo:
+class SemaphoreInfo(Record):
     """A view of a semaphore, as the server saw it.
 
     Attributes:
@@ -65,12 +65,14 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    contention: ClassVar[Contention] = Contention(exclusive=False, reentrant=False, divisible=True)
+    _called = "semaphore"
+
+    contention: ClassVar[Contention] = SEMAPHORE
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)
         self._warned = False
-        super().__init__(runtime, _calls(runtime, name, permits, 1), policy)
+        super().__init__(runtime, semaphore_calls(runtime, name, permits, 1), policy)
 
     @usage("semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
     def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT) -> Acquisition[Lease]:
@@ -178,7 +180,7 @@ class Semaphore(Queueing):
     def _for(self, n: int) -> QueueCalls:
         if check_permits(self.name, "n", n) == 1:
             return self._calls
-        return _calls(self._runtime, self.name, self._permits, n)
+        return semaphore_calls(self._runtime, self.name, self._permits, n)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self._permits} ttl={format_seconds(self._policy.ttl)}>"
@@ -197,7 +199,8 @@ def check_permits(name: str, option: str, value: object) -> int:
     return value
 
 
-def _calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls:
+def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls:
+    """Requests about a name that holds so many permits, for an acquisition of some of them."""
     return QueueCalls(
         runtime.keys,
         "semaphore",
@@ -207,8 +210,3 @@ def _calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls
         mints=True,
         liveness_ms=milliseconds(runtime.limits.liveness),
     )
-
-
-KINDS["semaphore"] = Kind(
-    Semaphore.contention, lambda runtime, name, weight, capacity: _calls(runtime, name, capacity, weight)
-)

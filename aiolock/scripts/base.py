@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import hashlib
+import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from importlib import resources
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import AiolockError, BackendError
 from ..log import Log
+
+if TYPE_CHECKING:
+    from importlib.abc import ResourceLoader
 
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
@@ -65,7 +69,8 @@ class Script(Generic[R]):
     ) -> None:
         self.name: str = name
         self.ends: Callable[[Call[Any]], Call[Any] | None] | None = ends
-        self.lua: str = "".join(_read(package, part) for part in (*prelude, name))
+        parts = (*prelude, name)
+        self.lua: str = "".join(read(__package__ if "/" in part else package, part) for part in parts)
         self.sha: str = _sha(self.lua)
         self.decode: Callable[[Reply], R] = decode
         self.unacknowledged: Callable[[R, BackendError], R | BackendError] | None = unacknowledged
@@ -84,7 +89,7 @@ class Script(Generic[R]):
         """The same for a node of a cluster: see sharded.lua."""
         if self._sharded is None:
             publishes = "'PUBLISH'" in self.lua
-            self._sharded = made = self.after(_read(__package__, "sharded") if publishes else "")
+            self._sharded = made = self.after(read(__package__, "sharded") if publishes else "")
             made._sharded = made
         return self._sharded
 
@@ -93,7 +98,7 @@ class Script(Generic[R]):
         """The same for a node of a cluster whose replicas must acknowledge what it does: see replicated.lua."""
         if self._replicated is None:
             promises = self.unacknowledged is not None
-            self._replicated = made = self.sharded.after(_read(__package__, "replicated") if promises else "")
+            self._replicated = made = self.sharded.after(read(__package__, "replicated") if promises else "")
             made._replicated = made
         return self._replicated
 
@@ -105,13 +110,17 @@ def _sha(lua: str) -> str:
     return hashlib.sha1(lua.encode(), usedforsecurity=False).hexdigest()
 
 
-def _read(package: str, part: str) -> str:
-    family, _, name = part.rpartition("/")
-    files = resources.files(f"{__package__}.{family}" if family else package)
-    return files.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+@functools.cache
+def read(package: str, path: str) -> str:
+    """Return a Lua file, by its path in a package without its ending. At import: an upgrade may replace it later."""
+    # As importlib.resources does it, whose import takes longer than all the files.
+    module = sys.modules[package]
+    assert module.__spec__ is not None
+    assert module.__file__ is not None
+    loader = cast("ResourceLoader", module.__spec__.loader)
+    return loader.get_data(os.path.join(os.path.dirname(module.__file__), *f"{path}.lua".split("/"))).decode()
 
 
-@dataclass(frozen=True, slots=True)
 class Combiner(Generic[R]):
     """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together.
 
@@ -120,16 +129,25 @@ class Combiner(Generic[R]):
         head: ARGV before those of the parts.
     """
 
-    script: Script[list[R]]
-    head: tuple[Arg, ...] = ()
+    __slots__ = ("_what",)
+
+    def __init__(self, script: Script[list[R]], head: tuple[Arg, ...] = ()) -> None:
+        self._what = (script, head)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Combiner) and self._what == other._what
+
+    def __hash__(self) -> int:
+        return hash(self._what)
 
     def __call__(self, parts: Iterable[Part]) -> Call[list[R]]:
+        script, head = self._what
         keys: list[str] = []
-        args: list[Arg] = list(self.head)
+        args: list[Arg] = list(head)
         for part in parts:
             keys += part.keys
             args += part.args
-        return Call("", self.script, keys, args)
+        return Call("", script, keys, args)
 
 
 class PartRefused(Exception):

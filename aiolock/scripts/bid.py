@@ -27,3 +27,9 @@ class Bid(NamedTuple):
     liveness_ms: int = 0
     counted: bool = True
     number: int = 0
+
+
+def told(metadata: str) -> tuple[str, str | None]:
+    """What a holder says of itself: host and pid, and the metadata of its lock."""
+    process, _, rest = metadata.partition("\n")
+    return process, rest or None

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from ..errors import BackendError, LossReason
 from .base import PartRefused
+from .bid import told
 from .foreign import foreign
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class Granted:
 
 
 class Refused(NamedTuple):
-    """Another owner holds it for `pttl` ms more (-1: without expiry); `holder` is what it said of itself.
+    """Another owner holds it for `pttl` ms more, never less than 0; `holder` is what it said of itself.
 
     `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
     `pttl` 0 no one has it: a split vote. `part` is the name they hold, if several were requested.
@@ -150,8 +151,7 @@ class Held(NamedTuple):
 
     def told(self) -> tuple[str, str | None]:
         """What the holder said of itself: host and pid, and its metadata."""
-        process, _, metadata = self.holder.partition("\n")
-        return process, metadata or None
+        return told(self.holder)
 
 
 class Ended(NamedTuple):

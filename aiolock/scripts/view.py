@@ -7,14 +7,15 @@ read is enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
+
+from ..record import Record
 
 Command = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HolderView:
+class HolderView(Record):
     """One holder of a name.
 
     Attributes:
@@ -38,8 +39,7 @@ class HolderView:
     held_for: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaiterView:
+class WaiterView(Record):
     """One place in a queue.
 
     Attributes:
@@ -61,8 +61,7 @@ class WaiterView:
     alive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NameView:
+class NameView(Record):
     """One name of one kind, as the server has it at one moment.
 
     Attributes:
@@ -71,7 +70,7 @@ class NameView:
         state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
             latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
-            that version are in the way.
+            that version are in the way; "damaged" if someone has changed its numbers.
         process: host and pid of the one that was let in last.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
@@ -181,9 +180,3 @@ def with_processes(views: Sequence[NameView]) -> list[NameView]:
         )
         for view in views
     ]
-
-
-def told(metadata: str) -> tuple[str, str | None]:
-    """What a holder says of itself: host and pid, and the metadata of its lock."""
-    process, _, rest = metadata.partition("\n")
-    return process, rest or None

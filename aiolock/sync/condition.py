@@ -11,12 +11,13 @@ from ..core.policy import check_timeout
 from ..errors import WaitTimeout
 from ..primitives.condition import Condition as AsyncCondition
 from ..primitives.condition import untrue
+from ..usage import OfLock
 from .portal import Portal
 
 T = TypeVar("T")
 
 
-class Condition:
+class Condition(OfLock):
     """A condition variable across processes, as `threading.Condition` is one within a process.
 
     Comes from `LockManager.condition()`. All conditions of one lock name, in all processes, are the same condition.

@@ -17,6 +17,7 @@ from ..core.lease import Lease as AsyncLease
 from ..core.policy import check_timeout
 from ..errors import AiolockError, ConfigurationError, LossReason, WaitTimeout
 from ..scripts.base import Ending
+from ..usage import Renamed
 from .interruption import insist
 from .portal import Portal
 from .thread_task import ThreadTask
@@ -24,7 +25,7 @@ from .thread_task import ThreadTask
 R = TypeVar("R")
 
 
-class Lease:
+class Lease(Renamed):
     """One acquisition of a lock by a thread. Comes from `acquire()` or `with lock`; you never create one.
 
     A thread cannot be cancelled, so a block runs on when its lease is lost. `lost`, `reason`, `remaining()` and
@@ -35,6 +36,8 @@ class Lease:
     """
 
     __slots__ = ("__weakref__", "_core", "_host", "_portal")
+
+    _called = "lease"
 
     def __init__(self, portal: Portal, core: AsyncLease) -> None:
         self._portal = portal
@@ -248,6 +251,8 @@ class Lease:
         if host is None:
             return
         if self._portal.here:
+            if self._portal.leaving is not None and kind is None:
+                self._portal.leaving(self)
             try:
                 self._portal.call(self.name, lambda: self._leave(kind, error, trace), certain=True)
                 return
@@ -281,6 +286,11 @@ class Lease:
         """Its thread was interrupted before it got it; called on the loop."""
         host, self._host = self._host, None
         _give_up(self._core, host, "undone")
+
+    def _give_back(self) -> None:
+        """Release it where nothing may be raised, or waited for: perhaps in a garbage collection."""
+        if not self._portal.inherited and not self._core.released:
+            self._portal.post(_give_up, self._core, None, "clean")
 
     def _within(
         self, timeout: float | timedelta | None, wait: Callable[[], Coroutine[object, object, R]], what: str

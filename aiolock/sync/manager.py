@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..backends.base import Backend
-from ..backends.redis import Client, ClusterClient, Seeds, Sentinels
 from ..manager import LockManager as AsyncLockManager
 from ..manager_options import ManagerOptions, QuorumOptions
-from ..primitives.latch import TTL
-from ..primitives.options import LATCH, LOCK, SEMAPHORE
-from ..usage import SyncOnly, usage
+from ..primitives.options import LATCH, LATCH_TTL, LOCK, SEMAPHORE
+from ..usage import Renamed, SyncOnly, usage
 from .condition import Condition
 from .latch import Latch
 from .lease import Lease, watch_over
@@ -24,8 +22,13 @@ from .portal import Portal
 from .rw_lock import RWLock
 from .semaphore import Semaphore
 
+if TYPE_CHECKING:
+    from ..backends.redis import Client, ClusterClient
+    from ..backends.redis.seeds import Seeds
+    from ..backends.redis.sentinels import Sentinels
 
-class LockManager(SyncOnly):
+
+class LockManager(SyncOnly, Renamed):
     """All locks of one process, for threads: the locks of `aiolock.LockManager`, and the same on the server.
 
     An event loop in a thread of its own renews, waits and listens. So blocking calls under a lock are fine, but a
@@ -51,6 +54,8 @@ class LockManager(SyncOnly):
                 charge(lease.fence)
         ```
     """
+
+    _called = "locks"
 
     def __init__(
         self,
@@ -250,7 +255,7 @@ class LockManager(SyncOnly):
         return Semaphore(self._portal, self._core.semaphore(name, permits, **known), on_lost)
 
     @usage(LATCH)
-    def latch(self, name: str, count: int, *, ttl: float | timedelta = TTL) -> Latch:
+    def latch(self, name: str, count: int, *, ttl: float | timedelta = LATCH_TTL) -> Latch:
         """Return a count-down latch. No I/O; works before you open the manager.
 
         Args:

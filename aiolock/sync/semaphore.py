@@ -23,6 +23,8 @@ class Semaphore(Primitive):
 
     __slots__ = ()
 
+    _called = "semaphore"
+
     _core: AsyncSemaphore
 
     @usage("semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)

@@ -1,7 +1,6 @@
 """Fixtures for your tests.
 
-The wheel installs this file as the top-level module `aiolock_pytest`, and pytest loads that in every run of every user.
-So it imports aiolock, and with it the Redis client, only when a test asks for a fixture.
+pytest loads this file in every run of every user. So the rest of aiolock is imported when a test asks for a fixture.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tomllib
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,8 @@ from tests.support import redis_cli
 
 from .conftest import ROOT, CommandLine, until
 
-_SOURCE = ROOT / "aiolock" / "cli" / "entry.py"
-ENTRY = str(_SOURCE if _SOURCE.exists() else find_spec("aiolock_entry").origin)  # type: ignore[union-attr]
-"""The script `aiolock`: in a checkout its source, of which the installed one is a copy; in a wheel it is moved."""
-FIRST = f"import os, runpy; os.getpid = lambda: 1; runpy.run_path({ENTRY!r}, run_name='__main__')"
-"""Runs it as the first process of a container does."""
+FIRST = "import os, sys; os.getpid = lambda: 1; from aiolock.cli.entry import main; sys.exit(main())"
+"""The script `aiolock`, as the first process of a container runs it."""
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +38,7 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     said = capsys.readouterr().err
     assert f"pip install '{project['name']}[cli]'" in said
     assert said.count("\n") == 1
-    assert project["scripts"] == {"aiolock": "aiolock_entry:main"}
+    assert project["scripts"] == {"aiolock": "aiolock.cli.entry:main"}
 
 
 def test_remedies_are_those_of_the_command_line() -> None:
@@ -78,10 +74,9 @@ def test_a_full_disk(cli: CommandLine, words: tuple[str, ...]) -> None:
 
 def test_the_first_process_of_a_container_hears_signals_while_it_starts(cli: CommandLine) -> None:
     """The kernel drops them if there is no handler. Kept by aiolock/cli/entry.py."""
-    (cli.folder / "aiolock").mkdir()
     endless = "import pathlib, time; pathlib.Path('note').touch(); time.sleep(60)"
-    (cli.folder / "aiolock" / "__init__.py").write_text(endless)
-    process = cli.start_python("-c", FIRST, PYTHONPATH="")
+    (cli.folder / "click.py").write_text(endless)
+    process = cli.start_python("-c", FIRST)
     until((cli.folder / "note").exists)
     process.terminate()
     assert process.wait(20) == 128 + signal.SIGTERM

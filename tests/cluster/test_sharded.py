@@ -10,7 +10,7 @@ from aiolock.backends.base import Wake
 from aiolock.backends.cluster import sharded
 from aiolock.backends.cluster.node import Node
 from aiolock.backends.cluster.sharded import ShardedChannels
-from aiolock.backends.redis import Address
+from aiolock.backends.redis.seeds import Address
 from aiolock.errors import BackendError
 from tests.faults.scene import until
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiolock.backends.cluster.slots import SLOTS, Claim, read_map, read_redirection, slot_of, tag_of
-from aiolock.backends.redis import Address, ErrorReply
+from aiolock.backends.redis import ErrorReply
+from aiolock.backends.redis.seeds import Address
 from tests.support.cluster import Cluster
 from tests.support.generated import examples
 from tests.support.locks import KEYS

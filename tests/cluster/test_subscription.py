@@ -11,7 +11,7 @@ from aiolock.backends.base import Wake
 from aiolock.backends.cluster import subscription as subscriptions
 from aiolock.backends.cluster.node import Node
 from aiolock.backends.cluster.subscription import Subscription
-from aiolock.backends.redis import Address
+from aiolock.backends.redis.seeds import Address
 from aiolock.errors import BackendError
 from tests.faults.scene import until
 

@@ -13,7 +13,7 @@ from aiolock.backends.cluster import topology as topologies
 from aiolock.backends.cluster.slots import SLOTS, SlotMap
 from aiolock.backends.cluster.source import Source
 from aiolock.backends.cluster.topology import Topology
-from aiolock.backends.redis import Address, Seeds
+from aiolock.backends.redis.seeds import Address, Seeds
 from aiolock.testing.server import RedisServer
 from tests.faults.scene import until
 from tests.support.cluster import Cluster

@@ -11,8 +11,9 @@ from aiolock.backends.base import Wake
 from aiolock.backends.cluster.node import Node
 from aiolock.backends.cluster.router import Router
 from aiolock.backends.cluster.slots import SLOTS, Claim, SlotMap, slot_of
-from aiolock.backends.redis import Address, Elsewhere, ErrorReply
+from aiolock.backends.redis import Elsewhere, ErrorReply
 from aiolock.backends.redis.outbox import Outbox
+from aiolock.backends.redis.seeds import Address
 from aiolock.errors import AiolockError, BackendError
 from aiolock.scripts.base import Call
 from tests.transport.calls import ECHO
@@ -154,7 +155,7 @@ class FakeBackend:
     def unreachable(self) -> AiolockError | None:
         return None if self.connected else BackendError("", "away", transient=True)
 
-    def start(self, *, reconnected: Callable[[], None]) -> None:
+    def start(self, *, reconnected: Callable[[], None], needed: Callable[[], bool] | None) -> None:
         self.connected = True
 
     def run(self, call: Call[Any]) -> asyncio.Future[Any]:

@@ -16,6 +16,7 @@ from redis.backoff import ConstantBackoff
 
 from aiolock import AcquireTimeout, Lock, LockManager
 from aiolock.backends.redis import Client
+from aiolock.identity import identity
 from tests.support import redis_cli
 from tests.support.locks import state, waiting
 
@@ -74,6 +75,25 @@ async def test_a_users_client(client: Client, settings: dict[str, Any], there: L
         async with asyncio.timeout(ENOUGH):
             await waiter
     assert await client.ping()  # the user's client is unchanged
+
+
+@pytest.mark.parametrize(("theirs", "name"), [("", None), ("", "checkout"), ("shop", None), ("shop", "checkout")])
+async def test_a_connection_says_whose_it_is(place: RedisPlace, redis_url: str, theirs: str, name: str | None) -> None:
+    """In CLIENT LIST, also after it was lost; the name that its user gave to the connection is kept.
+
+    Kept by Handshake.greet: `naming`, and by Link.named.
+    """
+
+    def seen() -> list[str]:
+        return [str(row["name"]) for row in place.link.client_list() if row["name"]]
+
+    expected = [theirs or f"aiolock:{identity(name or '')}"]
+    async with LockManager(f"{redis_url}?client_name={theirs}" if theirs else redis_url, name=name) as locks:
+        assert seen() == expected
+        place.link.client_kill_filter(_type="pubsub", skipme=True)
+        assert seen() == []
+        await until(lambda: seen() == expected)
+        assert await _enter(locks.lock("order:42"))
 
 
 async def _enter(lock: Lock) -> int:

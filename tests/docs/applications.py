@@ -16,10 +16,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test.utils import override_settings
 
-import aiolock.sync
 from aiolock.contrib.django import sync as django_sync
-from tests.support import redis_cli
-from tests.support.locks import nothing_held
 
 Namespace = dict[str, Any]
 
@@ -105,22 +102,19 @@ async def django_sync_view(url: str) -> AsyncIterator[Namespace]:
         await asyncio.to_thread(lambda: django_sync.get_locks().close())
 
 
+@asynccontextmanager
+async def django_until_commit(url: str) -> AsyncIterator[Namespace]:
+    """For a block that defines a synchronous view `sell`: it is called without a transaction."""
+    _configure()
+    namespace: Namespace = {"__name__": __name__}
+    yield namespace
+    with override_settings(AIOLOCK={"source": url}):
+        response = await asyncio.to_thread(namespace["sell"], None, 42)
+        assert response.status_code == 200
+        await asyncio.to_thread(lambda: django_sync.get_locks().close())
+
+
 def _configure() -> None:
     if not settings.configured:
         settings.configure(LOGGING_CONFIG=None)
         django.setup()
-
-
-@asynccontextmanager
-async def threads(url: str) -> AsyncIterator[Namespace]:
-    """For a block that runs in a thread without an event loop: `locks` is a manager of `aiolock.sync`. Nothing is held
-    at its end.
-    """
-    manager = aiolock.sync.LockManager(url)
-    await asyncio.to_thread(manager.open)
-    try:
-        yield {"locks": manager, "charge": lambda *_: None, "order": "42"}
-    finally:
-        await asyncio.to_thread(manager.close)
-    with redis_cli.client(url) as client:
-        assert nothing_held(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Iterator
@@ -17,6 +16,9 @@ TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
     "postgresql",
+    "deploy",
+    "monitoring",
+    "quorum",
     "protect-data",
     "primitives",
     "recipes",
@@ -26,11 +28,13 @@ HOW_TO = (
     "hand-over",
     "lock",
     "testing",
+    "topologies",
+    "troubleshooting",
 )
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    ROOT / "docs/reference/options.md",
+    *(ROOT / f"docs/reference/{name}.md" for name in ("options", "asyncio", "contrib", "acl")),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
@@ -96,11 +100,8 @@ def of(page: Path) -> Iterator[Block]:
 
 
 async def run(block: Block, url: str, namespace: dict[str, Any]) -> None:
-    """Run it in `namespace`, on the running loop, or in a thread."""
+    """Run it in `namespace`, on the running loop."""
     code = block.compile(url)
-    if block.setup == "threads":  # no loop runs there
-        await asyncio.to_thread(eval, code, namespace)
-        return
     result = eval(code, namespace)
     if code.co_flags & inspect.CO_COROUTINE:
         await cast(Awaitable[None], result)

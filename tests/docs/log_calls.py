@@ -11,7 +11,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
-SPOKEN_FOR = ("log.py", "event_log.py")
+SPOKEN_FOR = ("log.py", "event_log.py", "repeats.py")
 """Files with functions that log for others."""
 
 
@@ -40,10 +40,22 @@ def of_file(path: Path) -> Iterator[LogCall]:
         for target in ([node.target] if isinstance(node, ast.AnnAssign) else node.targets)
         if isinstance(target, ast.Name)
     }
+    yield from of_lines(tree, names)
     for logger, name in names.items():
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from of_function(function, tree, logger, name)
+
+
+def of_lines(tree: ast.Module, names: dict[str, str]) -> Iterator[LogCall]:
+    """Those that are written down as a `Line`: the message about one lock, and that about several."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Line":
+            logger, level, *messages = node.args
+            name = names[logger.id] if isinstance(logger, ast.Name) else ast.literal_eval(logger.args[0])  # type: ignore[attr-defined]
+            assert isinstance(level, ast.Name)
+            for message in messages:
+                yield LogCall(name, level.id, ast.literal_eval(message))
 
 
 def of_function(

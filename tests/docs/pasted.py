@@ -168,15 +168,14 @@ def environment(folder: Path) -> dict[str, str]:
     ours = ("PYTEST_", "AIOLOCK_", "COV_")
     there = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     (folder / ".curlrc").write_text("silent\nshow-error\n", encoding="utf-8")  # it shows progress if nobody reads
-    module, path = plugin_run.install(folder)
     return there | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONPATH": path,
+        "PYTHONPATH": str(plugin_run.ROOT),
         "CURL_HOME": str(folder),
         "PYTHONUNBUFFERED": "1",  # as on a terminal, where a line is seen at once
         "NO_COLOR": "1",
         "COLUMNS": "80",
-        "PYTEST_ADDOPTS": f"-p no:aiolock -p {module} -p no:randomly -p no:cacheprovider",
+        "PYTEST_ADDOPTS": " ".join([*plugin_run.OPTIONS, "-p no:randomly -p no:cacheprovider"]),
     }
 
 

@@ -7,9 +7,6 @@ namespace; the code after the `yield` checks what the block did. To a whole prog
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import signal
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,15 +14,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import pytest
-import redis.asyncio
-import redis.credentials
-from aiohttp import web
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
-from aiolock.testing.server import RedisServer
-from tests.support import redis_cli, replication
-from tests.support.locks import held, nothing_held
+from tests.support import replication
 
 from . import applications, guarding, observing
 
@@ -46,51 +38,6 @@ async def work(*_: object) -> None:
 async def nothing(url: str) -> AsyncIterator[Namespace]:
     """For a block without a directive: it brings everything it needs."""
     yield {}
-
-
-@asynccontextmanager
-async def locks(url: str) -> AsyncIterator[Namespace]:
-    """A manager on a real server. At the end, no lock is held there."""
-    async with LockManager(url) as manager:
-        yield {"locks": manager, "charge": work, "order": "42"}
-    with redis_cli.client(url) as client:
-        assert nothing_held(client)
-
-
-@asynccontextmanager
-async def debug_log(url: str) -> AsyncIterator[Namespace]:
-    """For a block that sets levels of loggers. At the end, they are as they were."""
-    loggers = [logging.getLogger(name) for name in ("aiolock", "aiolock.lock")]
-    yield {}
-    assert {logger.level for logger in loggers} == {logging.DEBUG}
-    for logger in loggers:
-        logger.setLevel(logging.NOTSET)
-
-
-@asynccontextmanager
-async def elected(url: str) -> AsyncIterator[Namespace]:
-    """As `locks`, for a block that leads for a while, and works meanwhile. At the end nobody leads."""
-    fences: list[int] = []
-
-    async def charge(fence: int) -> None:
-        fences.append(fence)
-
-    async with locks(url) as namespace:
-        yield namespace | {"charge": charge}
-        await asyncio.sleep(0)
-    assert fences
-
-
-@asynccontextmanager
-async def quorum(url: str) -> AsyncIterator[Namespace]:
-    """Two more servers and their URLs, for a block that leaves no lock on any of them."""
-    with RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
-        urls = [url, two.url, three.url]
-        yield {"urls": urls, "charge": work}
-        for each in urls:
-            with redis_cli.client(each) as client:
-                assert len(client.keys("aiolock:lock:*")) == 1
-                assert nothing_held(client)
 
 
 @asynccontextmanager
@@ -185,28 +132,6 @@ OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock")
 
 
 @asynccontextmanager
-async def one_call(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order, amount)`, decorated."""
-
-    async def charge(order: str, amount: int, fence: int = 1) -> None:
-        assert fence > 0
-        charged.append((order, amount))
-        assert (await locks.lock(f"order:{order}").info()) is not None
-
-    charged: list[tuple[str, int]] = []
-    async with memory(url) as namespace:
-        backend, locks = namespace["backend"], namespace["locks"]
-        shared = namespace | {"charge": charge}
-        yield shared
-        assert await shared["pay"]("42", amount=3) == "paid"
-        assert charged == [("42", 3)]
-        backend.steal("order:busy")
-        with pytest.raises(AcquireTimeout):
-            await shared["pay"]("busy", 3)
-        assert {order for order, _ in charged} == {"42"}
-
-
-@asynccontextmanager
 async def fail_open(url: str) -> AsyncIterator[Namespace]:
     """For a program with `refresh(key)`, which runs its block once or never, whatever happens."""
     async with memory(url) as namespace:
@@ -256,50 +181,6 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
         yield namespace
         async with namespace["locks"] as manager, manager.lock("order:42") as lease:
             assert lease.fence > 0
-
-
-@asynccontextmanager
-async def provided(url: str) -> AsyncIterator[Namespace]:
-    """A user's credential provider. At the end `locks` is a manager that works."""
-    namespace: Namespace = {"provider": redis.credentials.UsernamePasswordCredentialProvider("provided", "secret")}
-    with redis_cli.client(url) as client:
-        client.execute_command("ACL", "SETUSER", "provided", "on", ">secret", "~*", "&*", "+@all")
-        yield namespace
-        async with namespace["locks"] as manager, manager.lock("order:42"):
-            assert "provided" in [each["user"] for each in client.client_list()]
-        client.acl_deluser("provided")
-
-
-@asynccontextmanager
-async def hooks(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it runs twice."""
-    namespace: Namespace = {}
-    yield namespace
-    for _ in range(2):
-        runner = web.AppRunner(namespace["app"])
-        await runner.setup()
-        async with namespace["locks"].lock("order:42"):
-            pass
-        await runner.cleanup()
-        with pytest.raises(ConfigurationError, match="closed"):
-            await namespace["locks"].lock("order:42").acquire()
-
-
-@asynccontextmanager
-async def terminated(url: str) -> AsyncIterator[Namespace]:
-    """For a program with a `main()`: it gets SIGTERM while it holds a lock, and must leave none."""
-    namespace: Namespace = {}
-    yield namespace
-    task = asyncio.create_task(namespace["main"]())
-    with redis_cli.client(url) as client:
-        async with asyncio.timeout(10):
-            while not held(client, "nightly-report"):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait((task,))
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-        assert task.cancelled()
-        assert not held(client, "nightly-report")
 
 
 def prelude(name: str) -> Prelude:

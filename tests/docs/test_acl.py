@@ -41,6 +41,7 @@ CONNECTION = {
     "client|info",
     "client|kill",
     "client|setinfo",
+    "client|setname",
     "evalsha",
     "info",
     "ping",

@@ -102,7 +102,7 @@ def _options(dice: random.Random, place: str, replicas: bool) -> dict[str, Any]:
     if polls and place == "server":
         options["poll"] = True
     if place == "sentinel":
-        options["ttl"] = max(TTLS)  # docs/how-to/sentinel.md says why
+        options["ttl"] = max(TTLS)  # docs/how-to/topologies.md says why
     if replicated and replicas:
         options |= {"ttl": max(TTLS), "min_replicas": 1, "replica_timeout": 0.3}
     return options

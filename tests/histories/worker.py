@@ -18,9 +18,11 @@ import signal
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import aiolock
 from aiolock import LockManager, Poll
 
 from .journal import Journal
@@ -105,12 +107,23 @@ class Worker:
         self._journal.note("failed", text="\n".join([f"{context['message']} {about}", *lines]))
 
 
+LATER = (
+    "aiolock.backends.factory",
+    "aiolock.backends.sqlite",
+    "aiolock.backends.transactional",
+    "aiolock.core.waiting.gathering",
+    "aiolock.core.waiting.stepwise",
+    "concurrent.futures.thread",
+)
+"""What is imported when it is used."""
+
+
 def _become(user: int) -> None:
     """Another user, who may read no more of this program than he has by now."""
-    import aiolock.backends.factory
-    import aiolock.backends.sqlite
-    import aiolock.backends.transactional  # noqa: F401
-
+    for module in LATER:
+        import_module(module)
+    for name in aiolock.__all__:
+        getattr(aiolock, name)
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)

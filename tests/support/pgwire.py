@@ -4,8 +4,10 @@ from __future__ import annotations
 
 TYPED = 5
 """Bytes of a message's head: its type, and its length without that."""
-ENDS = {"requests": b"SQX", "replies": b"Z"}
-"""Types of the last message of a request (Sync, Query, Terminate), and of an answer (ReadyForQuery)."""
+ENDS = {"requests": b"SHQX", "replies": b"Z"}
+"""Types of the last message of a request (Sync, Flush, Query, Terminate), and of an answer (ReadyForQuery)."""
+PARAMETERS, DESCRIBES = b"t", b"Tn"
+"""What answers a Flush after Parse and Describe: the parameters of a statement, and its rows or that it has none."""
 NOTIFIES = b"A"
 
 
@@ -21,6 +23,7 @@ class PostgresFramer:
         self._begun = direction == "replies"  # the first message of a client has no type
         self._pending = b""
         self._frame = b""
+        self._describes = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         self._pending += chunk
@@ -31,7 +34,9 @@ class PostgresFramer:
                 frames.append(message)
                 continue
             self._frame += message
-            if not self._begun or kind in self._ends:
+            described = self._describes and kind in DESCRIBES
+            self._describes = kind == PARAMETERS
+            if not self._begun or kind in self._ends or described:
                 frames.append(self._frame)
                 self._frame, self._begun = b"", True
         return frames

@@ -15,7 +15,8 @@ import valkey.asyncio
 
 from aiolock import BackendError, ConfigurationError, LockManager, Poll
 from aiolock.backends.cluster import router
-from aiolock.backends.redis import Address, Seeds, is_cluster
+from aiolock.backends.redis import is_cluster
+from aiolock.backends.redis.seeds import Address, Seeds
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls

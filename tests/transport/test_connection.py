@@ -245,7 +245,11 @@ OK = b"+OK\r\n"
         (says(b"-ERR unknown command 'HELLO'\r\n"), ConfigurationError, "Redis 6"),
         (says(b"-ERR unsupported command 'hello'\r\n"), ConfigurationError, r"Redis 6.*proxy.*waiting=Poll\(\)"),
         (says(b"-NOPROTO unsupported protocol version\r\n"), ConfigurationError, "Redis 6"),
-        (says(HELLO + OK + OK, b"$0\r\n\r\n$20\r\nredis_version:5.0.14\r\n$0\r\n\r\n"), ConfigurationError, "5.0.14"),
+        (
+            says(HELLO + OK + OK, b"$0\r\n\r\n$20\r\nredis_version:5.0.14\r\n$0\r\n\r\n+OK\r\n"),
+            ConfigurationError,
+            "5.0.14",
+        ),
         (says(HELLO + OK + OK, b"garbage\r\n"), BackendError, "like Redis"),
         (says(HELLO + OK + OK), BackendError, "in time"),
     ],
@@ -275,7 +279,7 @@ async def test_abandoned_with_a_reset_and_closed_without(abandoned: bool) -> Non
             ends.put_nowait("reset")
 
     async def says_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for answer in (HELLO + OK + OK, b"$0\r\n\r\n" * 3):
+        for answer in (HELLO + OK + OK, b"$0\r\n\r\n" * 4):
             await reader.read(1000)
             writer.write(answer)
 
@@ -295,7 +299,7 @@ async def test_a_server_that_ends_while_it_does_not_read() -> None:
     ends: asyncio.Queue[str] = asyncio.Queue()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for answer in (HELLO + OK + OK, b"$0\r\n\r\n" * 3):
+        for answer in (HELLO + OK + OK, b"$0\r\n\r\n" * 4):
             await reader.read(1000)
             writer.write(answer)
         await reader.read(10)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 import redis.asyncio
 
+from aiolock import LockManager
 from aiolock.backends.redis import session
 from aiolock.backends.redis.heartbeat import Heartbeat
 from aiolock.backends.redis.replies import Echo
 from aiolock.errors import BackendError
+from aiolock.events import Disconnected, Event
 from aiolock.testing.server import RedisServer
 from tests.support.proxy import FaultProxy
 from tests.support.redis_cli import CommandStats
@@ -125,11 +128,14 @@ class Manual:
     """A heartbeat whose loop time the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float = 1.0) -> None:
+        self.idle = timeout
         self.now = 0.0
         self.outstanding = False
         self.events: list[str] = []
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: self.now)
-        self.beat = Heartbeat(timeout, lambda: self.outstanding, self.ask, lambda: self.events.append("dead"))
+        self.beat = Heartbeat(
+            timeout, lambda: self.outstanding, self.ask, lambda: self.events.append("dead"), lambda: self.idle
+        )
         self.beat._timer.cancel()
 
     def ask(self) -> None:
@@ -157,6 +163,54 @@ async def test_ping_after_a_period_and_death_after_another(monkeypatch: pytest.M
     manual.tick(0.1)
     assert manual.events == ["ping", "dead"]
     assert manual.now <= 2.4
+
+
+async def test_who_needs_nothing_asks_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at once if it then does, because it has been quiet for longer. Kept by Heartbeat: `idle`."""
+    manual = Manual(monkeypatch)
+    manual.idle = 30.0
+    for _ in range(250):
+        manual.tick(0.1)
+    assert manual.events == []
+    manual.idle = 1.0
+    manual.tick(0.1)
+    assert manual.events == ["ping"]
+    manual.idle = 30.0
+    for _ in range(12):
+        manual.tick(0.1)
+    assert manual.events == ["ping", "dead"]
+
+
+async def test_an_idle_manager_asks_less_often(redis_url: str, commandstats: CommandStats) -> None:
+    """Every `keepalive`, 30 s by default; as before while something is held. Kept by RedisBackend._idle."""
+    async with LockManager(redis_url, request_timeout=0.1, ttl=60.0) as locks:
+        await asyncio.sleep(0.6)
+        assert (await commandstats.sent())["ping"] == 0
+        async with locks.lock("a"):
+            await pings(commandstats, 2)
+    await commandstats.reset()
+    async with LockManager(redis_url, request_timeout=0.1, keepalive=0.3):
+        await pings(commandstats, 2)
+
+
+async def test_a_dead_path_is_noticed_while_something_is_held(proxy: FaultProxy) -> None:
+    """As soon as before: a message that says that the lock was taken, or is wanted, comes on it."""
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    options: dict[str, Any] = {"request_timeout": 0.2, "ttl": 60.0}
+    async with LockManager(proxy.url, observer=events.put_nowait, **options) as locks, locks.lock("a", renew=False):
+        while not events.empty():
+            events.get_nowait()
+        hole = proxy.blackhole("replies")
+        async with asyncio.timeout(10):
+            assert isinstance(await events.get(), Disconnected)
+        hole.lift()
+
+
+async def pings(commandstats: CommandStats, least: int) -> None:
+    """Wait for as many PINGs."""
+    async with asyncio.timeout(10):
+        while (await commandstats.sent())["ping"] < least:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def test_time_counts_from_the_tick_after_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

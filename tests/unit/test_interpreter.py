@@ -136,17 +136,6 @@ def test_without_lupa_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, m
         make()
 
 
-def test_rare_parts_are_imported_on_first_use() -> None:
-    """Each process pays for what it imports. Guards the imports in `backend_of`, `LockManager.quorum` and
-    `aiolock.__getattr__`.
-    """
-    code = "import sys, aiolock\naiolock.LockManager('redis://localhost')\nprint(*sys.modules)\naiolock.fenced"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    rare = ("backends.cluster", "backends.sentinel", "backends.quorum", "backends.sqlite", "backends.memory", "recipes")
-    assert {f"aiolock.{name}" for name in rare}.isdisjoint(done.stdout.split())
-    assert "aiolock.backends.redis" in done.stdout.split()
-
-
 def test_only_locks_in_memory_need_lupa() -> None:
     """Guards the import in `load`."""
     modules = ["", ".sync", ".recipes", ".cli", ".testing", ".testing.server", ".testing.cluster"]

@@ -14,7 +14,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock", "log", "events", "event_log", "usage", "__version__"},
+    {"errors", "clock", "log", "events", "event_log", "identity", "record", "repeats", "usage", "__version__"},
     {"scripts"},
     {"backends"},
     {"core"},
@@ -124,8 +124,7 @@ def test_the_core_has_few_files() -> None:
 def test_only_the_redis_backend_needs_redis() -> None:
     users = {name_of(path) for path, names in imports().items() for name in names if name[0] in ("redis", "hiredis")}
     elsewhere = {name for name in users if not name.startswith("backends/redis/")}
-    takes_a_client, forms_a_cluster = {"manager.py", "backends/factory.py"}, {"testing/cluster.py"}
-    assert elsewhere <= takes_a_client | forms_a_cluster
+    assert elsewhere == {"testing/cluster.py"}  # which forms one
 
 
 OF_FRAMEWORKS = {

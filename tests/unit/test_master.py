@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from aiolock.backends.redis import Address, Desync, ErrorReply, Report
+from aiolock.backends.redis import Desync, ErrorReply
+from aiolock.backends.redis.seeds import Address
+from aiolock.backends.redis.sentinels import Report
 from aiolock.backends.sentinel.master import Master
 from aiolock.backends.sentinel.witness import SETTLED, SPREAD, Witness
 from aiolock.errors import BackendError

@@ -17,6 +17,7 @@ import aiolock.events
 import aiolock.recipes
 import aiolock.sync
 import aiolock.testing
+from aiolock.record import Record
 
 MODULES = (aiolock, aiolock.events, aiolock.recipes, aiolock.sync, aiolock.testing)
 FROZEN = Path(__file__).with_name("public_api.txt")
@@ -61,6 +62,8 @@ def members(cls: type) -> dict[str, Any]:
 def of_class(path: str, cls: type) -> Iterator[str]:
     bases = ", ".join(base.__name__ for base in cls.__bases__)
     yield f"{path}({bases})"
+    if issubclass(cls, Record):
+        yield f"    made of {', '.join(cls.__match_args__)}"
     if issubclass(cls, enum.Enum):
         yield from (f"    {member.name} = {member.value!r}" for member in cls)
         return

@@ -81,6 +81,34 @@ def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None
     assert "secret" not in told
 
 
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "valkey"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ":pa/secret@host:6379/0",
+        ":12/secret@host",
+        "me:12/secret@host:6379/0",
+        "me@x:12/secret@host",
+        ":1#secret@host",
+        "me:pa#secret@host",
+        ":12?secret@host:6379/0",
+        "me:pa?secret@host",
+        ":[secret]@host",
+        ":pa/#?secret@host:6379",
+    ],
+)
+def test_a_password_that_ends_where_the_url_says(scheme: str, rest: str) -> None:
+    """Some of these would be taken for port 12 of another host. Kept by `_CUT_OFF`."""
+    with pytest.raises(ConfigurationError, match=r"percent-encode it: / is %2F, \? is %3F, # is %23") as caught:
+        LockManager(f"{scheme}://{rest}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rest", ["user:p@ss:word@host:6379/0", "host?client_name=a@b&password=p@ss", "h:6379/0#x"])
+def test_other_special_characters_of_a_url(rest: str) -> None:
+    LockManager(f"redis://{rest}")
+
+
 def test_text_that_is_no_url_is_not_shown() -> None:
     with pytest.raises(ConfigurationError, match=r"^not a URL that aiolock knows: write redis://") as caught:
         LockManager("secret@localhost:6379")
@@ -126,18 +154,83 @@ def test_an_acquisition_that_nobody_awaits_is_no_answer() -> None:
             del acquisition
 
 
-def test_locked_has_another_name() -> None:
-    """Kept by Renamed.__getattr__."""
+ATTRIBUTES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "locked": (lambda locks: locks.lock("a"), "call await lock.is_locked()"),
+    "extend": (lambda locks: locks.lock("a"), "its lease has it: `async with lock as lease`, then await lease.renew()"),
+    "reacquire": (lambda locks: locks.fair_lock("a"), "its lease has it: `async with lock as lease`, then await lease"),
+    "renew": (lambda locks: locks.lock("a"), "its lease has it: `async with lock as lease`, then await lease.renew()"),
+    "fence": (lambda locks: locks.rw_lock("a").write, "its lease has it: `async with lock as lease`, then lease.fence"),
+    "token": (lambda locks: locks.lock("a"), "its lease has it: `async with lock as lease`, then lease.fence"),
+    "ttl": (
+        lambda locks: locks.multi_lock("a", "b"),
+        "its lease has it: `async with lock as lease`, then lease.remaining()",
+    ),
+    "unlock": (lambda locks: locks.lock("a"), "call lock.release()"),
+    "is_owned": (lambda locks: locks.lock("a"), "call lock.owned()"),
+    "reset": (lambda locks: locks.lock("a"), "call await lock.force_release()"),
+    "value": (lambda locks: locks.semaphore("a", 2), "call await semaphore.available()"),
+    "acquire": (lambda locks: locks, "locks have it: locks.lock(name).acquire()"),
+    "is_locked": (lambda locks: locks, "locks have it: await locks.lock(name).is_locked()"),
+    "disconnect": (lambda locks: locks, "call await locks.close()"),
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_what_has_another_name_or_is_elsewhere(name: str) -> None:
+    """As asyncio, threading, redis-py and others have it. Kept by Renamed.__getattr__: `_NAMES`, `_OF_LEASES`."""
+    of, told = ATTRIBUTES[name]
+    for locks in managers():
+        if locks.__class__.__module__.startswith("aiolock.sync"):
+            told = told.replace("await ", "").replace("async ", "")
+        assert not hasattr(of(locks), name)
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': {re.escape(told)}") as caught:
+            getattr(of(locks), name)
+        assert (caught.value.name, type(caught.value.obj)) == (name, type(of(locks)))
+
+
+async def test_what_a_lease_calls_otherwise() -> None:
+    """Kept by Renamed, as a base of both leases and both sides of a read-write lock."""
+    async with LockManager(MemoryBackend()) as locks, locks.lock("a") as lease:
+        for name, told in (
+            ("extend", "await lease.renew()"),
+            ("unlock", "lease.release()"),
+            ("ttl", "lease.remaining"),
+        ):
+            with pytest.raises(AttributeError, match=f": call {re.escape(told)}"):
+                getattr(lease, name)
+
+
+def test_what_threads_and_sides_call_otherwise() -> None:
+    """Kept by Renamed, too."""
+    with aiolock.sync.LockManager(MemoryBackend()) as sync, sync.lock("a") as held:
+        lease: Any = held
+        with pytest.raises(AttributeError, match=r": call lease\.renew\(\)"):
+            lease.extend()
+    for locks in managers():
+        with pytest.raises(AttributeError, match=r"'acquire': its sides have it: lock\.write\.acquire\(\)"):
+            locks.rw_lock("a").acquire()
+
+
+def test_an_attribute_that_nothing_has() -> None:
+    """The interpreter may know a similar one; `hasattr` and copying see what they always saw."""
+    for locks in managers():
+        for what in (locks, locks.lock("a"), locks.rw_lock("a"), locks.semaphore("a", 2)):
+            with pytest.raises(AttributeError, match=r"no attribute 'lockd'$") as caught:
+                what.lockd()
+            assert caught.value.obj is what
+
+
+async def test_a_condition_is_not_entered_itself() -> None:
+    """As one of asyncio is. Kept by Condition: OfLock."""
     tasks, threads = managers()
-    for locks, call in ((tasks, "await lock.is_locked()"), (threads, "lock.is_locked()")):
-        for lock in (locks.lock("a"), locks.rw_lock("a"), locks.multi_lock("a", "b")):
-            assert not hasattr(lock, "locked")
-            with pytest.raises(AttributeError, match=f": call {re.escape(call)}$"):
-                lock.locked()
-            with pytest.raises(AttributeError, match=r"no attribute 'lockd'$"):
-                lock.lockd()
-        with pytest.raises(AttributeError, match=r"no attribute 'locked'$"):
-            locks.semaphore("a", 2).locked()
+    with pytest.raises(TypeError, match="cannot be entered itself: enter its lock"):
+        async with tasks.condition(tasks.lock("a")):
+            pass
+    with (
+        pytest.raises(TypeError, match="cannot be entered itself: enter its lock"),
+        threads.condition(threads.lock("a")),
+    ):
+        pass
 
 
 def test_a_type_error_from_inside_is_left_alone() -> None:

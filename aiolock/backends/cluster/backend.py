@@ -15,7 +15,9 @@ from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
 from ..base import Backend, Wake, nothing
-from ..redis import Address, Complaints, Elsewhere, Handshake, RedisBackend, Replicas, Seeds
+from ..presence import PRESENCE, Presence
+from ..redis import Complaints, Elsewhere, Handshake, RedisBackend, Replicas
+from ..redis.seeds import Address, Seeds
 from ..releases import Releases
 from ..spread import spread
 from .node import Node
@@ -42,6 +44,7 @@ class ClusterBackend(Backend):
         channel: as for `Handshake`.
         companion: the backend that has the subscriptions: it has to listen on each node that this one uses.
         tell: told when the connection to a node is lost, and when it is back.
+        presence: how the nodes know it.
 
     Attributes:
         clock: as given.
@@ -62,8 +65,10 @@ class ClusterBackend(Backend):
         channel: str = "",
         companion: ClusterBackend | None = None,
         tell: Callable[[Event], None] = log_event,
+        presence: Presence = PRESENCE,
     ) -> None:
         self._tell = tell
+        self._presence = presence
         self.clock: Clock = clock or SystemClock()
         self._seeds = seeds
         self._timeout = request_timeout
@@ -263,6 +268,7 @@ class ClusterBackend(Backend):
             elsewhere=elsewhere,
             disconnected=disconnected,
             tell=self._tell,
+            presence=self._presence,
         )
 
     def _verify(self) -> None:

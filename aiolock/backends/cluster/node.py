@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..redis import Address, RedisBackend
+from ..redis import RedisBackend
+from ..redis.seeds import Address
 from .slots import Claim
 
 

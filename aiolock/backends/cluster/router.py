@@ -11,7 +11,8 @@ from typing import Any
 from ...errors import AiolockError, BackendError
 from ...log import Log
 from ...scripts.base import Call
-from ..redis import Address, Elsewhere, ErrorReply, RedisBackend, refused
+from ..redis import Elsewhere, ErrorReply, RedisBackend, refused
+from ..redis.seeds import Address
 from ..worker import Worker
 from .node import Node
 from .slots import SLOTS, Remap, SlotMap, read_redirection, slot_of
@@ -167,7 +168,7 @@ class Router:
     def use(self, node: Node) -> None:
         """Open the node: calls wait for its connection."""
         node.used = True
-        node.backend.start(reconnected=partial(self._back, node))
+        node.backend.start(reconnected=partial(self._back, node), needed=self._needed)
         self._joined(node)
 
     def _back(self, node: Node) -> None:

@@ -7,7 +7,7 @@ from binascii import crc_hqx
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..redis import Address
+from ..redis.seeds import Address
 
 SLOTS = 16384
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import AiolockError, BackendError, ConfigurationError
-from ..redis import Address, Asker, ErrorReply, Seeds, refused
+from ..redis import Asker, ErrorReply, refused
+from ..redis.seeds import Address, Seeds
 from .slots import SlotMap, read_map
 
 QUESTIONS = ((b"CLUSTER", b"SLOTS"), (b"CLUSTER", b"NODES"))

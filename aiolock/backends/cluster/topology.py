@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from ...clock import format_seconds
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...log import Log
-from ..redis import Address, Seeds, without_frames
+from ..redis import without_frames
+from ..redis.seeds import Address, Seeds
 from ..worker import Worker
 from .router import Router
 from .slots import SlotMap

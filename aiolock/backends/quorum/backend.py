@@ -85,7 +85,7 @@ class QuorumBackend(Backend):
         self._news = asyncio.Event()
         for node in self._members.nodes:
             node.forget()
-        self._opening = [self._connect(node, timeout, reconnected) for node in self._members.nodes]
+        self._opening = [self._connect(node, timeout, reconnected, needed) for node in self._members.nodes]
         try:
             await self._majority(timeout)
         except BaseException:
@@ -168,17 +168,21 @@ class QuorumBackend(Backend):
             except TimeoutError:
                 return
 
-    def _connect(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> Worker[None]:
-        again = partial(self._connected_again, node, timeout, reconnected)
-        work = partial(node.open, timeout, again, self._told, self._members.twin)
+    def _connect(
+        self, node: Node, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None
+    ) -> Worker[None]:
+        again = partial(self._connected_again, node, timeout, reconnected, needed)
+        work = partial(node.open, timeout, again, self._told, self._members.twin, needed)
         return Worker(work, nothing, f"aiolock {node.label}")
 
-    def _connected_again(self, node: Node, timeout: float, reconnected: Callable[[], None]) -> None:
+    def _connected_again(
+        self, node: Node, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None
+    ) -> None:
         node.failure = self._members.twin(node)
         if node.failure is not None:  # its name now means another server
             logger.error("%s", node.failure)
             node.ready = False
-            self._opening.append(self._connect(node, timeout, reconnected))
+            self._opening.append(self._connect(node, timeout, reconnected, needed))
         reconnected()
 
     def _told(self, node: Node) -> None:

@@ -50,6 +50,7 @@ class Node:
         reconnected: Callable[[], None],
         news: Callable[[Node], None],
         twin: Callable[[Node], ConfigurationError | None],
+        needed: Callable[[], bool] | None,
     ) -> None:
         """Connect, however long it takes; `news` is told of each failure and of the success.
 
@@ -58,13 +59,14 @@ class Node:
             reconnected: see `Backend.open`.
             news: gets this node.
             twin: says whether another node is the same server; then this one is not used.
+            needed: see `Backend.open`.
         """
         backoff = Backoff()
         backoff.next()  # the attempt below is the first one
         while not self.ready:
             try:
                 await self.aclose()  # to a server that is already in the quorum
-                await self.backend.open(timeout=timeout, reconnected=reconnected)
+                await self.backend.open(timeout=timeout, reconnected=reconnected, needed=needed)
                 self._connected = True
                 failure = twin(self)
                 if failure is not None:

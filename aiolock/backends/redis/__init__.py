@@ -1,4 +1,4 @@
-"""Locks on a Redis server."""
+"""Locks on a Redis server. Beside it are `seeds` of a cluster, and `sentinels`."""
 
 from .backend import RedisBackend as RedisBackend
 from .clients import Client as Client
@@ -24,10 +24,6 @@ from .handshake import REPLICA as REPLICA
 from .handshake import Handshake as Handshake
 from .refusals import Elsewhere as Elsewhere
 from .replicas import Replicas as Replicas
-from .seeds import Address as Address
-from .seeds import Seeds as Seeds
-from .sentinels import Report as Report
-from .sentinels import Sentinels as Sentinels
 from .server_info import OLDEST as OLDEST
 from .server_info import ServerInfo as ServerInfo
 from .server_info import fields_of as fields_of

@@ -15,6 +15,7 @@ from ...events import Disconnected, Event, Reconnected
 from ...log import Log
 from ...scripts.base import Call
 from ..base import Backend, Wake, nothing
+from ..presence import PRESENCE, Presence
 from ..worker import Worker
 from .backoff import LASTED, Backoff
 from .channels import Channels, Listener, Subscribe
@@ -63,6 +64,7 @@ class RedisBackend(Backend):
         disconnected: told each time the connection is lost, when it has asked about what was unanswered, and each time
             an attempt to connect has failed.
         tell: told when the connection is lost, and when it is back.
+        presence: how the server knows it.
 
     Attributes:
         clock: as given.
@@ -89,6 +91,7 @@ class RedisBackend(Backend):
         elsewhere: Elsewhere | None = None,
         disconnected: Callable[[], None] | None = None,
         tell: Callable[[Event], None] = log_event,
+        presence: Presence = PRESENCE,
     ) -> None:
         self._connector = source if isinstance(source, Connector) else ServerConnector(source, pushes)
         self.address: str = self._connector.address
@@ -99,10 +102,12 @@ class RedisBackend(Backend):
         self._replicas = replicas
         self._state = _State.CLOSED
         self._handshake = handshake or Handshake(None if replicas is None else replicas.least)
-        self._dialer = Dialer(self._connector, self._handshake)
+        self._dialer = Dialer(self._connector, self._handshake, presence)
         self._refusals = Refusals(elsewhere, self._handshake.complaints)
         self._disconnected: Callable[[], None] = disconnected or nothing
         self._tell = tell
+        self._presence = presence
+        self._needed: Callable[[], bool] | None = None
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)
         self._session: Session | None = None
@@ -129,7 +134,7 @@ class RedisBackend(Backend):
         self, *, timeout: float, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None
     ) -> None:
         """See `Backend.open`. A replica may be promoted soon, so it gets as long as a server that is slow."""
-        self._begin()
+        self._begin(needed)
         try:
             link = await self._dialer.find_master(timeout)
         except BaseException:
@@ -138,13 +143,14 @@ class RedisBackend(Backend):
         self._opened(reconnected)
         self._new_session(link).start()
 
-    def start(self, *, reconnected: Callable[[], None]) -> None:
+    def start(self, *, reconnected: Callable[[], None], needed: Callable[[], bool] | None = None) -> None:
         """Open without waiting for the first connection: until then requests wait. For a backend made of several.
 
         Args:
             reconnected: as for `open`; the first connection replaces none.
+            needed: as for `open`.
         """
-        self._begin()
+        self._begin(needed)
         self._opened(reconnected)
         self._keep_connecting()
 
@@ -245,17 +251,31 @@ class RedisBackend(Backend):
         loop = asyncio.get_running_loop()
         lost = partial(self._lost, loop.time())
         session = Session(
-            link, self._outbox, self._channels, self.clock, self._timeout, lost, self._refused, self._replicas
+            link,
+            self._outbox,
+            self._channels,
+            self.clock,
+            self._timeout,
+            lost,
+            self._refused,
+            self._idle,
+            self._replicas,
         )
         self._session, self.post, self.unreachable, self._failure = session, session.put, None, None
         return session
 
-    def _begin(self) -> None:
+    def _idle(self) -> float:
+        # What is held may be revoked or wanted by a message, so a connection that is dead matters then.
+        if self._needed is None or self._needed():
+            return min(self._timeout, self._presence.keepalive)
+        return self._presence.keepalive
+
+    def _begin(self, needed: Callable[[], bool] | None) -> None:
         if self._loop is not None and self._loop.is_closed():
             self._forget()
         if self._state is not _State.CLOSED:
             raise ConfigurationError("", "the backend is already open: close it first")
-        self._state = _State.OPENING
+        self._state, self._needed = _State.OPENING, needed
         self._loop = asyncio.get_running_loop()
         self._outbox = Outbox()
         self._channels = Channels(self._subscribe_again)

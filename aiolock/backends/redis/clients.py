@@ -1,13 +1,15 @@
 """What we take from redis-py and valkey-py: how to connect. Everything that depends on their versions is in this file.
 
-Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that may
-not have them is refused by name. valkey-py does not run: only the settings of its client are read.
+Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened, and what it opens
+them with, `Connection._connection_arguments`. A version that may not have them is refused by name. valkey-py does not
+run: only the settings of its client are read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeGuard
@@ -244,12 +246,34 @@ def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.
     return (reader, writer) if reader is not None and writer is not None else None
 
 
+async def open_on(connection: Connection, reached: socket.socket, context: ssl.SSLContext | None, host: str) -> None:
+    """Open a connection on a socket that is connected; its end is the connection's, whatever happens.
+
+    Args:
+        connection: `is_direct`.
+        reached: the socket.
+        context: for TLS; None without.
+        host: whose certificate the server must have.
+
+    Raises:
+        Exception: whatever redis-py raises.
+    """
+    left = [{"sock": reached, "ssl": context, "server_hostname": host if context else None}]
+    vars(connection)["_connection_arguments"] = left.pop
+    try:
+        await connection.connect()
+    finally:
+        if left:  # the loop never got it
+            reached.close()
+
+
 def load_files(connection: Connection) -> ssl.SSLContext | None:
     """Load the files that TLS needs, and return its context; None if it is not used. redis-py would call a missing file
     an error of the network.
 
     Raises:
         OSError, ValueError: a file cannot be read, or does not hold what it must.
+        TypeError: an option is of a wrong type.
     """
     settings = getattr(connection, "ssl_context", None)
     return None if settings is None else settings.get()  # which keeps it
@@ -330,6 +354,8 @@ def _no_client(source: object) -> ConfigurationError:
     )
 
 
+_CUT_OFF = re.compile(r"(?:redis|valkey)s?://[^/?#]*(?:[/?#][^=]*@|/[^?#]*@|[\[\]][^/?#]*@)")
+"""The host comes after what ends the part of a URL that names it: that is in the password."""
 _FOREIGN = re.compile(r"(?!(?:rediss?|valkeys?|unix):)[\w.+-]+://")
 
 
@@ -337,6 +363,11 @@ def _of_url(url: str) -> Recipe:
     from redis.asyncio import ConnectionPool
 
     # Never the text of an error about a URL: it may quote the password.
+    if _CUT_OFF.match(url):
+        raise ConfigurationError(
+            "", "the password in a URL has a character that ends the part of the host: percent-encode it: / is %2F, "
+            "? is %3F, # is %23; urllib.parse.quote(password, safe='') does"
+        )  # fmt: skip
     try:
         parts = urlsplit(url)
         if parts.scheme in ("valkey", "valkeys"):

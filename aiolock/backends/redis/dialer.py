@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...errors import BackendError, ConfigurationError
+from ..presence import Presence
 from .backoff import Backoff
 from .connection import Connector, Link
 from .failures import Misplaced, Unready, unconnected
@@ -17,14 +18,16 @@ class Dialer:
     Args:
         connector: knows where the master is.
         handshake: greets each connection.
+        presence: how the server knows it.
 
     Attributes:
         opened: how many connections it has made.
     """
 
-    def __init__(self, connector: Connector, handshake: Handshake) -> None:
+    def __init__(self, connector: Connector, handshake: Handshake, presence: Presence) -> None:
         self._connector = connector
         self._handshake = handshake
+        self._presence = presence
         self.opened: int = 0
 
     async def dial(self, timeout: float) -> Link:
@@ -39,7 +42,7 @@ class Dialer:
         try:
             async with asyncio.timeout(timeout):
                 link = await self._connector.connect()
-                await self._handshake.greet(link)
+                await self._handshake.greet(link, self._presence.client_name())
         except BaseException as error:
             if link is not None:
                 link.reset()

@@ -83,11 +83,15 @@ class Handshake:
         """The last connection was closed in order: what it sent must run."""
         self._previous = None
 
-    async def greet(self, link: Link) -> None:
+    async def greet(self, link: Link, name: bytes = b"") -> None:
         """Nothing else may have been written on `link`.
 
         A request of the old connection may still be on its way, in a proxy or in the server's socket buffer, and would
         run after what is written here: so the server ends that connection first, if it is the same server.
+
+        Args:
+            link: the connection.
+            name: what CLIENT LIST shows, unless the user has named it; it does not matter if the server refuses.
 
         Raises:
             ConfigurationError: the server is too old, or not of the kind that is needed.
@@ -99,7 +103,8 @@ class Handshake:
         commands: list[tuple[str | bytes, ...]] = [(b"CLIENT", b"INFO"), (b"INFO",), (b"ROLE",)]
         if self._channel:
             commands += [(b"PUBLISH", self._channel, b""), (b"PUBSUB", b"NUMSUB", self._channel)]
-        replies = await link.ask(commands)
+        naming = [(b"CLIENT", b"SETNAME", name)] if name and not link.named else []
+        replies = (await link.ask([*commands, *naming]))[: len(commands)]
         client, info, role = replies[:3]
         server = ServerInfo(fields_of(info), role)
         own = dict(_OWN.findall(client)) if isinstance(client, bytes) else {}

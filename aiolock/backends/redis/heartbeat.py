@@ -20,10 +20,11 @@ class Heartbeat:
     this loop ran counts: a late tick counts for two at most.
 
     Args:
-        timeout: seconds that an answer may take; if idle for as long, the server is asked.
+        timeout: seconds that an answer may take.
         waiting: whether answers are outstanding.
         ask: writes a request that must be answered.
         give_up: the server is dead to us; called once.
+        idle: seconds of silence after which the server is asked, if no answers are outstanding.
 
     Attributes:
         heard: set it when an answer comes, or when the first question after an idle time is sent; the time without a
@@ -31,13 +32,19 @@ class Heartbeat:
     """
 
     def __init__(
-        self, timeout: float, waiting: Callable[[], bool], ask: Callable[[], None], give_up: Callable[[], None]
+        self,
+        timeout: float,
+        waiting: Callable[[], bool],
+        ask: Callable[[], None],
+        give_up: Callable[[], None],
+        idle: Callable[[], float],
     ) -> None:
         self._timeout = timeout
         self._tick = timeout / TICKS
         self._waiting = waiting
         self._ask = ask
         self._give_up = give_up
+        self._idle = idle
         self._quiet = 0.0
         self._overdue = False
         self.heard: bool = False
@@ -59,7 +66,7 @@ class Heartbeat:
             return
         self._quiet += min(elapsed, 2 * self._tick)
         if not self._waiting():
-            if self._quiet >= self._timeout:
+            if self._quiet >= self._idle():
                 self._ask()
         elif self._quiet >= self._timeout:
             # Answers that arrived while the loop was busy are read before the next tick.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +52,7 @@ class Session:
         lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is then
             abandoned.
         refused: told each error reply to a call.
+        idle: seconds of silence after which an idle server is asked for a sign of life.
         assurance: whether what is written outlasts the server; then there is one write at a time, never before the end
             of a turn, and calls made meanwhile leave in the next. None if no one asks.
     """
@@ -65,6 +66,7 @@ class Session:
         timeout: float,
         lost: Callable[[Exception], None],
         refused: Callable[[Call[Any], Exception], None],
+        idle: Callable[[], float],
         assurance: Assurance | None = None,
     ) -> None:
         self.link = link
@@ -80,10 +82,10 @@ class Session:
         self._assurance = assurance
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
-        self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
+        self._nonces = (f"{os.urandom(8).hex()}:{number}".encode() for number in itertools.count())
         self._state: State = OPEN
         self._quiet: asyncio.Future[None] | None = None
-        self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue)
+        self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue, idle)
 
     def start(self) -> None:
         """Read from now on."""

@@ -12,7 +12,10 @@ from ...event_log import log_event
 from ...events import Event
 from ...log import Log
 from ..base import Abilities
-from ..redis import Address, Handshake, RedisBackend, Replicas, Sentinels
+from ..presence import PRESENCE, Presence
+from ..redis import Handshake, RedisBackend, Replicas
+from ..redis.seeds import Address
+from ..redis.sentinels import Sentinels
 from ..replicated import ReplicatedBackend
 from ..worker import Worker
 from .connector import MasterConnector
@@ -43,6 +46,7 @@ class SentinelBackend(ReplicatedBackend):
         pushes: False if there will be no subscription.
         channel: one without listeners, for the question whether messages may be published; "" to ask nothing.
         tell: told when a connection to the master is lost, and when it is back.
+        presence: how the servers know it.
 
     Attributes:
         address: the service.
@@ -59,6 +63,7 @@ class SentinelBackend(ReplicatedBackend):
         pushes: bool = True,
         channel: str = "",
         tell: Callable[[Event], None] = log_event,
+        presence: Presence = PRESENCE,
     ) -> None:
         self.address: str = sentinels.service
         self.abilities: Abilities = Abilities(notice=SETTLED if replicas is None else 0.0)
@@ -70,7 +75,7 @@ class SentinelBackend(ReplicatedBackend):
         clock = clock or SystemClock()
         self._master = Master(clock, self._changed)
         self._witness = Witness(clock, self._inquire)
-        self._watch = Watch(sentinels.connectors, request_timeout, self._switched)
+        self._watch = Watch(sentinels.connectors, request_timeout, self._switched, presence)
         witness = self._witness if replicas is None else None
         self._timeout = request_timeout
         self._connectors = (
@@ -86,9 +91,15 @@ class SentinelBackend(ReplicatedBackend):
                 pushes=pushes,
                 handshake=Handshake(channel=channel),
                 tell=tell,
+                presence=presence,
             ),
             RedisBackend(
-                checked, clock=clock, request_timeout=request_timeout, replicas=replicas or witness, tell=tell
+                checked,
+                clock=clock,
+                request_timeout=request_timeout,
+                replicas=replicas or witness,
+                tell=tell,
+                presence=presence,
             ),
         )
         super().__init__(*self._backends, lambda: plain.at)
@@ -120,7 +131,7 @@ class SentinelBackend(ReplicatedBackend):
         self._witness.closing = False
         await super().open(timeout=timeout, reconnected=partial(self._verify, reconnected), needed=needed)
         self._reconnected = reconnected
-        self._watch.start()
+        self._watch.start(needed)
         if self._pushes:
             self.subscribe(HELLO, self._hear)
         self._changed()  # while it connected

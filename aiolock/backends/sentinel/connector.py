@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..redis import Address, Credentials, Link, Misplaced, Sentinels
+from ..redis import Credentials, Link, Misplaced
+from ..redis.seeds import Address
+from ..redis.sentinels import Sentinels
 from .master import Master
 from .witness import Witness
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from ...clock import Clock
 from ...errors import BackendError
 from ...log import Log
-from ..redis import Address, Report
+from ..redis.seeds import Address
+from ..redis.sentinels import Report
 from .witness import SPREAD
 
 logger: Log = Log("aiolock.sentinel")

@@ -7,6 +7,8 @@ from typing import Any
 
 from ...sync import LockManager
 from .manager import arguments
+from .transactions import until_commit as until_commit
+from .transactions import warn
 
 _mutex = threading.RLock()
 _opened: tuple[dict[str, Any], LockManager] | None = None
@@ -42,6 +44,8 @@ def get_locks() -> LockManager:
             if of == wanted and manager._portal.here:
                 return manager
             manager.close()
-        manager = LockManager(**wanted).open(strict=False)
+        manager = LockManager(**wanted)
+        manager._portal.leaving = warn
+        manager.open(strict=False)
         _opened = dict(wanted), manager
         return manager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable
+from logging import WARNING
 from typing import Any
 
 from ...errors import AiolockError, BackendError, LockLost, LossReason, explain_loss
-from ...log import Log
+from ...log import Line, Log
 from ...scripts.base import Part
 from ...scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
 from ..calls import Batch, Calls, joint
@@ -17,6 +18,12 @@ from ..scheduler import LATE, NEVER
 from .level import Block, Home, Level, Watcher
 
 logger: Log = Log("aiolock.hold")
+NOT_RENEWED: Line = Line(
+    logger,
+    WARNING,
+    "could not renew lock %(lock_name)r, trying until its deadline: %(error)s",
+    "could not renew %(count)d more locks: %(lock_names)s",
+)
 
 
 class Hold:
@@ -321,12 +328,7 @@ class Hold:
         self._renew_at = self._clock.now() + pause
         self._rewatch()
         if first:
-            logger.warning(
-                "could not renew lock %r, trying until its deadline: %s",
-                self.calls.name,
-                error,
-                extra={"lock_name": self.calls.name},
-            )
+            self.home.runtime.warn(NOT_RENEWED, self.calls.name, error)
 
     @property
     def _grace(self) -> float:

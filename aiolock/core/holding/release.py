@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from logging import WARNING
 
 from ...errors import BackendError, LockLost
-from ...log import Log
+from ...log import Line, Log
 from ...scripts.base import Call, Ending
 from ...scripts.outcomes import Missing, ReleaseOutcome
 from ..calls import Calls
@@ -19,6 +20,18 @@ from .hold import Hold
 from .telling import tell_lost
 
 logger: Log = Log("aiolock.release")
+NOT_RELEASED: Line = Line(
+    logger,
+    WARNING,
+    "lock %(lock_name)r was not released, it expires by itself: %(error)s",
+    "%(count)d more locks were not released, they expire by themselves: %(lock_names)s",
+)
+OVERDUE: Line = Line(
+    logger,
+    WARNING,
+    "no answer yet to the release of lock %(lock_name)r; it continues in the background until the lock expires",
+    "no answer yet to the releases of %(count)d more locks: %(lock_names)s",
+)
 
 
 class Release:
@@ -156,8 +169,7 @@ class Release:
                 if not outcome.transient and self.failure is None:
                     self.failure = outcome
                 if hold.reason is None or services.clock.now() < hold.deadline:  # otherwise its loss was told
-                    text = "lock %r was not released, it expires by itself: %s"
-                    logger.warning(text, hold.calls.name, outcome, extra={"lock_name": hold.calls.name})
+                    services.warn(NOT_RELEASED, hold.calls.name, outcome)
         if hold is None or self._attempts:
             services.ending.discard(self._owner)
         if self._attempts:
@@ -202,11 +214,7 @@ class Release:
     def overdue(self) -> None:
         """It continues without those that wait for it."""
         self._wake()
-        logger.warning(
-            "no answer yet to the release of lock %r; it continues in the background until the lock expires",
-            self.calls.name,
-            extra={"lock_name": self.calls.name},
-        )
+        self._services.warn(OVERDUE, self.calls.name)
 
     def _wake(self) -> None:
         for observer in self._observers:

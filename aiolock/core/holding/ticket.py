@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import ConfigurationError
+from ...record import Record
 from ...scripts.base import MAX_FENCE
 from ...scripts.keys import Keys, check_name
 from .hold import Hold
@@ -16,8 +17,7 @@ PREFIX = "aiolock1."
 _OWNER = re.compile(r"[0-9a-f]{32}:f?[1-9][0-9]*(~[1-9][0-9]*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(Record):
     """Who holds which lock, for the process that takes it over.
 
     As text it is ASCII without spaces, safe in JSON, URLs and headers, and at most about 900 characters, plus 4/3 of

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from logging import WARNING
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BackendError
-from ...log import Log
+from ...log import Line, Log
 from ...scripts.base import Call, Ending, Part
 from ...scripts.bid import Bid
 from ...scripts.outcomes import AcquireOutcome, Failed, Finished, Granted, Lost, Passed, Queued
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
     from .local_queue import LocalQueue
 
 
-logger: Log = Log("aiolock.queue")
+UNHEARD: Line = Line(
+    Log("aiolock.queue"),
+    WARNING,
+    "could not say that this process still waits for lock %(lock_name)r, trying again: %(error)s",
+    "could not say that this process still waits for %(count)d more locks: %(lock_names)s",
+)
 
 
 class QueueEntry:
@@ -300,8 +306,7 @@ class QueueEntry:
             return
         runtime, name, wait = self.queue.runtime, self.asker.calls.name, self.waits()
         if wait.failure is None and self is self.queue.first_queued():
-            text = "could not say that this process still waits for lock %r, trying again: %s"
-            logger.warning(text, name, error, extra={"lock_name": name})
+            runtime.warn(UNHEARD, name, error)
         self.tainted, wait.failure, wait.failures = True, error, wait.failures + 1
         stated_at = self.queue.stated_at if self.asker.calls.one_refresh else wait.sent_at
         assert stated_at is not None  # it is queued

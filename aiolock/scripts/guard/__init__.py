@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import resources
 from typing import NamedTuple
 
-from ..base import Arg, Call, Reply, Script, as_list
+from ..base import Arg, Call, Reply, Script, as_list, read
 from ..keys import Keys
 from ..lock import STATE, LockCalls
 
@@ -36,7 +35,7 @@ UNDER_RW_LOCK = Script(
     __name__, "write", verdict, prelude=("lock/version", "queue/state", "queue/clock", "queue/record", "holders")
 )
 SCRIPTS = (UNDER_LOCK, UNDER_RW_LOCK)
-COMMANDS: str = resources.files(__package__).joinpath("commands.lua").read_text(encoding="utf-8")
+COMMANDS: str = read(__name__, "commands")
 """The body for plain commands."""
 
 

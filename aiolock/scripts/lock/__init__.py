@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..base import Call, Combiner, Ending, Part, Script, as_flag, copied
-from ..bid import Bid
+from ..bid import Bid, told
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
     AcquireOutcome,
@@ -25,7 +25,6 @@ from ..outcomes import (
     no_nesting,
     no_renewal,
 )
-from ..view import told
 from . import decode
 
 STATE = ("version", "clock", "state")

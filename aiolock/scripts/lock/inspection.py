@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..bid import told
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of
 
 FIELDS = ("version", "owner", "fence", "depth", "abandoned", "expires", "process")
 """What a lock's hash has that is looked at; see lock/state.lua."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ..base import Arg, Call, Combiner, Ending, Part, Script, copied
-from ..bid import Bid
+from ..bid import Bid, told
 from ..joint import JointCall, JointPart
 from ..keys import GRACE_MS, Keys
 from ..lock import DEPART, JOIN, REFRESH, SETTLE, STATE, LockCalls
@@ -28,7 +28,6 @@ from ..outcomes import (
     no_nesting,
     no_renewal,
 )
-from ..view import told
 from . import decode, join
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..bid import told
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of, told
+from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of
 from .records import SUMMARY, Holder, Summary, Waiter, read
 
 FIRST = 10**15
