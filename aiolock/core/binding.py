@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import secrets
 import threading
 from typing import ClassVar
 
@@ -98,7 +99,7 @@ class Binding:
         self.process = Process.current
         self._thread = threading.get_ident()
         self._was_bound = True
-        self.id = os.urandom(16).hex()
+        self.id = secrets.token_hex(16)
         self.holder = identity(self.name)
         self.closing = False
         self._owners = itertools.count(1)

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import aiolock
-from aiolock import AiolockError
+from aiolock import AiolockError, errors
 from aiolock.recipes import not_run
 
 from .log_calls import PACKAGE
@@ -19,7 +18,7 @@ UNKNOWN = "…"
 """Stands for what only the program knows."""
 ERRORS = {
     name
-    for module in (aiolock, not_run)
+    for module in (errors, not_run)
     for name, item in vars(module).items()
     if inspect.isclass(item) and issubclass(item, AiolockError)
 }

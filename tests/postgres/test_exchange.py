@@ -23,7 +23,7 @@ def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
     """Some plans about different names, of which some are right."""
     plans = []
     for name in choose.sample("abc", choose.randint(1, 3)):
-        plan = Plan([], [f"aiolock{name}"])
+        plan = Plan([], [f"aiolock{name}", *choose.choice([[], [f"aiolock{name} too"]])])
         plan.attempts = choose.randint(0, 2)
         for key in KEYS:
             if f"{{{name}}}" in key:
@@ -72,6 +72,8 @@ async def test_both_do_the_same(database: Database) -> None:
         fake = await fakes[who].exchange(plans, used_us, LAG_US, version)
         assert real.stale == fake.stale, (version, [plan.keys for plan in plans])
         assert content(side) == {key: known.row for key, known in server.rows.items()}
+        turns = {(tag, engines[who]._number, until) for tag, (who, until) in server.turns.items()}
+        assert set(database.run("SELECT tag, manager, until_us FROM aiolock.turns")) == turns
         seen.add((len(plans), len(real.stale)))
     assert len(seen) == 9  # of one, two and three plans, all numbers of stale ones
     for engine in engines:

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from aiolock import identity
+
 from .server import EPOCH_US
 from .world import World
 
@@ -35,7 +37,7 @@ def owned(world: World) -> Iterator[None]:
     """Give the seams to a world."""
     dice = world.dice("seams")
     logger = logging.getLogger("aiolock")
-    before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid
+    before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container
     level, propagate = logger.level, logger.propagate
     watch = LogWatch(world)
 
@@ -47,13 +49,14 @@ def owned(world: World) -> Iterator[None]:
     time.time_ns = lambda: (EPOCH_US + round(world.now * 1_000_000)) * 1000
     socket.gethostname = lambda: "host"
     os.getpid = lambda: 1
+    identity._container = lambda: ""  # type: ignore[assignment]
     logger.addHandler(watch)
     logger.propagate = False
     logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid = before
+        secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container = before
         logger.removeHandler(watch)
         logger.propagate = propagate
         logger.setLevel(level)

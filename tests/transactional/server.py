@@ -36,6 +36,7 @@ class FakeServer:
     ) -> Verdict:
         """Do what `exchange_1` does."""
         stale: dict[int, Stale] = {}
+        barred: set[int] = set()
         late = not self.now_us - lag_us <= used_us <= self.now_us
         for at, plan in enumerate(plans):
             changed = any(self.rows.get(key, NONE).version != known for key, known in plan.keys.items())
@@ -44,15 +45,15 @@ class FakeServer:
                 for who, until in (self.turns.get(tag, (manager, 0)) for tag in plan.tags)
             )
             misheard = {channel for channel, heard in plan.hears.items() if heard != (channel in self.listening)}
+            if kept:
+                barred.add(at)
             if late or changed or kept or misheard:
                 rows = {key: self.rows[key] for key in plan.keys if key in self.rows}
                 stale[at] = Stale(rows, frozenset(misheard))
         for at, plan in enumerate(plans):
             if at in stale:
-                for tag in plan.tags if plan.attempts else ():
-                    who, until = self.turns.get(tag, (manager, 0))
-                    if who == manager or not self.now_us < until < self.now_us + 1_000_000:
-                        self.turns[tag] = (manager, self.now_us + KEPT_US)
+                if plan.attempts and at not in barred:
+                    self.turns |= dict.fromkeys(plan.tags, (manager, self.now_us + KEPT_US))
                 continue
             messages = [(one, engine.message(plan, version, one, said, 7900)) for one, said in plan.messages]
             for key, row in plan.writes.items():

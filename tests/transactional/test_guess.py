@@ -11,7 +11,7 @@ import pytest
 from aiolock import BackendError
 from aiolock.backends.transactional.engine import Unavailable
 from aiolock.backends.transactional.guess import LAG_US, TOGETHER, TRIES
-from aiolock.backends.transactional.plan import NONE, plans_of, tag_of
+from aiolock.backends.transactional.plan import NONE, Plan, plans_of, tag_of
 from aiolock.backends.transactional.server_time import OLD, ServerTime
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
@@ -177,6 +177,17 @@ async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEn
     two.lag_us = 20_000
     await decided(two, acquire("a", "n:1"))
     assert two.stale >= 2
+
+
+async def test_two_that_come_too_late_do_not_wait_for_each_other(one: FakeEngine, two: FakeEngine) -> None:
+    """Who cannot have all of its names kept has none of them kept. Kept by FakeServer as by exchange_1: `barred`."""
+    both, first = Plan([], ["aiolocka", "aiolockb"]), Plan([], ["aiolocka"])
+    for plan in (both, first):
+        plan.attempts = 1
+        plan.keys = {"aiolock:lock:{a}": 99}
+    await one.exchange([first], one.server.now_us, LAG_US, 1)
+    await two.exchange([both], one.server.now_us, LAG_US, 1)
+    assert one.server.turns.keys() == {*first.tags}
 
 
 async def test_others_are_always_faster(one: FakeEngine, server: FakeServer) -> None:

@@ -28,7 +28,7 @@ CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigin
   keys text[], vers bigint[], groups int[], kinds text[], vals text[], ends bigint[], more json)
 RETURNS TABLE(g int, k text, t text, v text, e bigint, n bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE i int; one json; now_us bigint; stale int[] := '{}'; deaf boolean; kept boolean;
+DECLARE i int; one json; now_us bigint; stale int[] := '{}'; barred int[] := '{}'; deaf boolean; kept boolean;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'aiolock needs READ COMMITTED, not %', current_setting('transaction_isolation');
@@ -43,9 +43,10 @@ BEGIN
   END IF;
   kept := EXISTS (SELECT FROM aiolock.turns);
   IF kept THEN -- a turn that is far ahead was written by a clock that was set back since
-    SELECT stale || coalesce(array_agg(DISTINCT x.g), '{}') INTO stale FROM unnest(tags, tgroups) AS x(t, g)
+    SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO barred FROM unnest(tags, tgroups) AS x(t, g)
       JOIN aiolock.turns o ON o.tag = x.t
       WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000;
+    stale := stale || barred;
   END IF;
   IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
     FOR one IN SELECT * FROM json_array_elements(more->'ears') LOOP
@@ -72,10 +73,10 @@ BEGIN
   END IF;
   RETURN QUERY SELECT -1, NULL::text, NULL::text, NULL::text, NULL::bigint, now_us;
   IF cardinality(stale) > 0 THEN
-    IF more IS NOT NULL THEN
+    IF more IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
       INSERT INTO aiolock.turns AS o SELECT DISTINCT x.t, who, now_us + (more->>'keep')::bigint
         FROM unnest(tags, tgroups) AS x(t, g)
-        WHERE x.g = ANY(stale) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
+        WHERE x.g = ANY(stale) AND x.g <> ALL(barred) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
         ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us
         WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
     END IF;

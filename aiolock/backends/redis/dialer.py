@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ...errors import BackendError, ConfigurationError
-from ..presence import Presence
+from ..presence import PRESENCE, Presence
 from .backoff import Backoff
 from .connection import Connector, Link
 from .failures import Misplaced, Unready, unconnected
@@ -24,7 +24,7 @@ class Dialer:
         opened: how many connections it has made.
     """
 
-    def __init__(self, connector: Connector, handshake: Handshake, presence: Presence) -> None:
+    def __init__(self, connector: Connector, handshake: Handshake, presence: Presence = PRESENCE) -> None:
         self._connector = connector
         self._handshake = handshake
         self._presence = presence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
-import os
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,7 +82,7 @@ class Session:
         self._assurance = assurance
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
-        self._nonces = (f"{os.urandom(8).hex()}:{number}".encode() for number in itertools.count())
+        self._nonces = (f"{secrets.token_hex(8)}:{number}".encode() for number in itertools.count())
         self._state: State = OPEN
         self._quiet: asyncio.Future[None] | None = None
         self._heartbeat = Heartbeat(timeout, self._waiting, self._ping, self._overdue, idle)
