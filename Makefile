@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick evidence clean
 .SECONDARY:
 
 help: ## show this help
@@ -93,6 +93,9 @@ bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,
 
 bench-quick: $(VENV)/.ready-bench ## run the most important benchmarks, in under two minutes
 	@exec $(PY) -m benchmarks --quick $(ARGS)
+
+evidence: $(VENV)/.ready-bench ## put the newest run into README and evidence.md (ARGS='--chaos build/chaos/report.json')
+	@exec $(PY) -m benchmarks.report $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .bench_cache .client_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

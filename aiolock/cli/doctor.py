@@ -56,7 +56,7 @@ _DOWN = Finding(
     "topology",
     Level.PROBLEM,
     "this node says that the cluster is down",
-    "see CLUSTER NODES: a master is away, or slots",
+    "see CLUSTER NODES: a master is down, or slots",
 )
 
 
@@ -168,7 +168,7 @@ async def _speaks(connection: Connection) -> Finding | None:
                     continue
                 if pushes:
                     return None
-                text = "no RESP3: a manager cannot be told of anything on its connection"
+                text = "no RESP3: a manager cannot receive messages on its connection"
                 return Finding("protocol", Level.PROBLEM, text, "LockManager(url, waiting=Poll()), or another proxy")
     assert failure is not None
     raise failure

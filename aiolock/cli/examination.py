@@ -64,7 +64,7 @@ def examine_file(abilities: Abilities) -> Iterator[Finding]:
     """
     yield Finding("file", Level.OK, f"can be written, with a write-ahead log, by SQLite {sqlite3.sqlite_version}")
     if abilities.messages:
-        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets beside the file")
+        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets next to the file")
     else:
         advice = "where the system has such sockets, a shorter path helps"
         yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
@@ -161,7 +161,7 @@ def _memory(server: ServerInfo) -> Finding:
 def _persistence(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
         return Finding("persistence", Level.OK, "append-only file; only appendfsync always forgets nothing in a crash")
-    advice = "holders are told and cancelled, but another may be faster: use fences, or an append-only file"
+    advice = "holders are cancelled, but another may acquire first: use fences, or an append-only file"
     return Finding("persistence", Level.ADVICE, "no append-only file: a restart forgets locks", advice)
 
 

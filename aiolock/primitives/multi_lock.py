@@ -31,8 +31,8 @@ class MultiLock(Reentrant):
     holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
     for all names, lost if one of them is.
 
-    While it waits it may reserve some of the names in one slot, so that it gets in however much others use them; it
-    gives them back after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
+    While it waits it may reserve some of the names in one slot, so that it enters however much others use them; it
+    frees them after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
     it is granted before the last.
 
     Cost: one round trip to enter and one to leave. With the names in k slots of a cluster k + 1 to enter, and one to

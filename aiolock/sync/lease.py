@@ -188,7 +188,7 @@ class Lease(Renamed):
     def release(self, n: int | None = None) -> None:
         """Give this acquisition back, or `n` of its permits, and wait for the answer. Any thread may do that.
 
-        Without `n`, or once everything is given back, it is idempotent. In a `with` block it ends the lease there: the
+        Without `n`, or once everything is released, it is idempotent. In a `with` block it ends the lease there: the
         rest of the block runs without the lock, and nothing is released at its end.
 
         Args:
@@ -201,7 +201,7 @@ class Lease(Renamed):
             ConfigurationError: `n` is not a number of permits that it has, or the lease is not a semaphore's.
             NotOwned: `n` of a lease that was released or detached.
 
-        If a signal interrupts it, the lock is released all the same. Cost: one round trip, which also hands it to a
+        If a signal interrupts it, the lock is still released. Cost: one round trip, which also hands it to a
         waiting thread of this process.
         """
         begun: list[bool] = []

@@ -17,7 +17,7 @@ _opened: tuple[dict[str, Any], LockManager] | None = None
 def get_locks() -> LockManager:
     """Return this process's manager for threads, open; the first call of a process connects.
 
-    If Redis is away then, it is open all the same: see `LockManager.open()`. It is made of `settings.AIOLOCK`, as the
+    If Redis is unreachable then, it is open anyway: see `LockManager.open()`. It is made of `settings.AIOLOCK`, as the
     manager of async views is, and closed when the process ends. After a fork the child has one of its own; and so has a
     test that overrides the settings.
 
