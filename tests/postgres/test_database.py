@@ -209,7 +209,7 @@ async def test_no_database(database: Database) -> None:
     for url, says in {
         database.url.replace(database.name, "nowhere"): "does not exist",
         "postgresql://localhost": "must name a database",
-        "postgresql://localhost:99999/x": "Port",
+        "postgresql://localhost:99999/x": "port",
     }.items():
         with pytest.raises(ConfigurationError, match=says):
             async with LockManager(url):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigurationError
 
-SCHEMES = ("postgresql", "postgres")
+EXAMPLE = "postgresql://user@host:5432/database"
+WRONG = (
+    f"not the URL of a PostgreSQL database, as {EXAMPLE} is: a port must be a number below 65536, and in a user, a "
+    "password or a database each of / ? # [ ] @ must be percent-encoded, as %2F"
+)
 
 
 class Address(NamedTuple):
@@ -28,17 +33,21 @@ def address_of(url: str) -> Address:
     Raises:
         ConfigurationError: it names no database.
     """
+    scheme, mark, rest = url.partition("://")
+    dsn = f"{scheme.partition('+')[0]}://{rest}"
     try:
-        scheme, _, rest = url.partition("://")
-        dsn = f"{scheme.partition('+')[0]}://{rest}"
         parts = urlsplit(dsn)
-        query = dict(parse_qsl(parts.query))
-        _ = parts.port  # raises if it cannot be one
-    except ValueError as error:
-        raise ConfigurationError("", f"not the URL of a PostgreSQL database: {error}") from error
-    database = parts.path.strip("/") or query.get("database", query.get("dbname", ""))
+    except ValueError:
+        raise ConfigurationError("", WRONG) from None  # it may quote the password
+    hosts = parts.netloc.rpartition("@")[2]
+    if not mark or parts.fragment or "@" in (parts.path or parts.query):
+        raise ConfigurationError("", WRONG)
+    ports = [host.rpartition("]")[2].partition(":")[2] for host in hosts.split(",")]
+    if not all(re.fullmatch("[0-9]{1,5}", port, re.ASCII) and int(port) < 65_536 for port in ports if port):
+        raise ConfigurationError("", WRONG)
+    query = dict(parse_qsl(parts.query))
+    database = unquote(parts.path.strip("/")) or query.get("database", query.get("dbname", ""))
     if not database:
-        example = "postgresql://user@host:5432/database"
-        raise ConfigurationError("", f"the URL of a PostgreSQL server must name a database, as in {example}")
-    host = parts.netloc.rpartition("@")[2] or query.get("host", "localhost")
+        raise ConfigurationError("", f"the URL of a PostgreSQL server must name a database, as in {EXAMPLE}")
+    host = hosts or query.get("host", "localhost")
     return Address(dsn, f"{host}/{database}")

@@ -37,7 +37,6 @@ class Ear:
         self._tuned: set[str] = set()
         self._session: Session | None = None
         self._alone = asyncio.Lock()  # a session does one thing at a time
-        self._closed = False
 
     def add(self, channel: str) -> None:
         """It shall be heard."""
@@ -59,7 +58,8 @@ class Ear:
         except BaseException as error:
             self.hang_up()
             if isinstance(error, Exception):
-                raise meaning(self._address, error, self._timeout, ran=False) from error
+                why = meaning(self._address, error, self._timeout, ran=False)
+                raise why from why.__cause__
             raise
 
     async def keep(self) -> None:

@@ -67,7 +67,8 @@ class PostgresEngine(GuessingEngine):
         except BaseException as error:
             await self.aclose()
             if isinstance(error, Exception):
-                raise meaning(self._at, error, self._timeout, ran=False) from error
+                why = meaning(self._at, error, self._timeout, ran=False)
+                raise why from why.__cause__
             raise
 
     async def aclose(self) -> None:
@@ -112,7 +113,7 @@ class PostgresEngine(GuessingEngine):
                 raise
             why = meaning(self._at, error, self._timeout, ran)
             why.lost = ended is not None and not isinstance(error, TimeoutError)
-            raise why from error
+            raise why from why.__cause__
         return _verdict(rows, plans)
 
     async def _sweep(self, session: Session, plans: Sequence[Plan]) -> None:
