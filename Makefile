@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick evidence clean
 .SECONDARY:
 
 help: ## show this help
@@ -84,15 +84,18 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.server_matrix $(ARGS)
 
 # Fewer workers: each test has a dozen processes.
-test-topologies: $(VENV)/.ready-test ## the contract on a cluster; failovers of clusters and Sentinels, under load
+test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
-		tests/contract tests/cluster tests/sentinel tests/topologies $(ARGS)
+		tests/contract tests/cluster tests/postgres tests/sentinel tests/topologies $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)
 
 bench-quick: $(VENV)/.ready-bench ## run the most important benchmarks, in under two minutes
 	@exec $(PY) -m benchmarks --quick $(ARGS)
+
+evidence: $(VENV)/.ready-bench ## put the newest run into README and evidence.md (ARGS='--chaos build/chaos/report.json')
+	@exec $(PY) -m benchmarks.report $(ARGS)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .bench_cache .client_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

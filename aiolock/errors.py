@@ -32,7 +32,7 @@ class LossReason(enum.StrEnum):
     UNREACHABLE = "unreachable"
     """Renewals failed until the deadline (server down, network cut, or a command refused)."""
     DELETED = "deleted"
-    """The server no longer has the key (flushed, evicted, restarted empty, or deleted by hand)."""
+    """The server no longer has the key (flushed, evicted, restarted empty, or deleted)."""
     TAKEN_OVER = "taken_over"
     """Another owner holds the lock."""
     LOOP_BLOCKED = "loop_blocked"
@@ -215,7 +215,7 @@ def note(error: BaseException, text: str) -> None:
 EXPLAINED: dict[LossReason, str] = {
     LossReason.EXPIRED: "its ttl ran out, and it is not renewed (renew=False): raise the ttl, or call lease.renew()",
     LossReason.UNREACHABLE: "renewals got no answer until its deadline: check the connection",
-    LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted by hand)",
+    LossReason.DELETED: "the server no longer has its key (flushed, evicted, restarted empty, or deleted)",
     LossReason.TAKEN_OVER: "another owner holds it now",
     LossReason.LOOP_BLOCKED: "the event loop was blocked, or the process stopped: move blocking calls to a thread",
     LossReason.REVOKED: "force_release() was called",

@@ -189,9 +189,9 @@ class Renewed(HoldEvent):
 
 
 class Released(HoldEvent):
-    """A task gave the lock back, or detached it; told when the request is on its way.
+    """A task released the lock, or detached it; reported when the request is on its way.
 
-    A lock that was lost is not released: `Lost` is its end. Giving back a part of a semaphore is no release either.
+    A lock that was lost is not released: `Lost` is its end. Releasing a part of a semaphore is no release either.
 
     Attributes:
         depth: how many levels its owner still has; 0: it holds it no more.
@@ -225,7 +225,7 @@ class Lost(HoldEvent):
 
 
 class Abandoned(HoldEvent):
-    """A task ended inside its block, or a lease was garbage collected, without a release: it is given back now.
+    """A task ended inside its block, or a lease was garbage collected, without a release: it is released now.
 
     Attributes:
         depth: how many levels its owner still has; 0: it holds it no more.
@@ -270,7 +270,7 @@ class Reconnected(Event):
 
     Attributes:
         address: as in `Disconnected`.
-        after: how long it was away.
+        after: how long it was unreachable.
     """
 
     address: str

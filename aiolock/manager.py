@@ -52,8 +52,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
             `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
-            an absolute path; `memory://` for one store per manager, or `memory://name` for one shared in this process;
-            or a backend (see `aiolock.testing`).
+            an absolute path; `postgresql://user@host/database` for a database; `memory://` for one store per manager,
+            or `memory://name` for one shared in this process; or a backend (see `aiolock.testing`).
         name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
             `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
             a container whose host name is not its id they show that, too: `name@host/id:pid`.
@@ -70,16 +70,16 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             a quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
         handoff_limit: how often a release may hand the lock on inside this process in one turn, while other processes
             wait; 0 for never. A turn also ends once it has served the tasks that waited when it began, and after 20 ms.
-            Every waiter gets in within `processes x (handoff_limit + 2)` sections. On a quorum, which has no queue,
+            Every waiter enters within `processes x (handoff_limit + 2)` sections. On a quorum, which has no queue,
             this many hand-offs in a row are followed by a pause of 50 ms.
         liveness: seconds for which a process that waits in a queue counts as alive without a heartbeat; it sends one
             every third of that. Make it longer than the longest stall of the event loop: a process that is silent for
-            longer loses its place. Make it shorter than you can bear to wait for a frozen process whose turn it is. A
+            longer loses its place. Make it shorter than you can wait for a frozen process whose turn it is. A
             grant after a wait lasts this long at most; the process asks, and enters once the server has made it last
             for the ttl.
-        waiting: with `Poll(…)` waiters ask again and again instead of being told, and the connection uses RESP2; for
-            servers and proxies without pub/sub. Waiters keep their place in the queue. The manager chooses `Poll()` by
-            itself, with a WARNING, if the server refuses SUBSCRIBE.
+        waiting: with `Poll(…)` waiters ask again and again instead of getting messages, and the connection uses RESP2;
+            for servers and proxies without pub/sub. Waiters keep their place in the queue. If the server refuses
+            SUBSCRIBE, the manager chooses `Poll()` by itself, with a WARNING.
         min_replicas: replicas that must acknowledge a grant or a renewal before it counts, from 1; otherwise it is
             undone. Count all replicas that could be promoted, if a failover must never make two holders. None asks for
             no replica.
@@ -193,7 +193,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. Give all of them.
             service: what they call the master.
             username, password, db: of the master and its replicas.
-            options: as for `LockManager`. Without `min_replicas` read docs/how-to/sentinel.md.
+            options: as for `LockManager`. Without `min_replicas` read docs/how-to/topologies.md.
 
         Raises:
             ConfigurationError: an argument that cannot work. On opening: no Sentinel there, or an unknown service.
@@ -250,7 +250,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
 
         Args:
             strict: False for a service that does more than what needs a lock: if the server does not answer, the
-                manager is open all the same, with a WARNING, and goes on trying in the background. Until it has reached
+                manager is open anyway, with a WARNING, and goes on trying in the background. Until it has reached
                 the server, `connected` is False, and all that asks it raises `BackendError` at once.
 
         Returns:

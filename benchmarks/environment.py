@@ -33,7 +33,7 @@ def describe(server: RedisServer, loop: str) -> dict[str, Any]:
         "server": f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info['redis_version']}",
         "server_from": server.kind,
         "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
-        "commit": _commit(),
+        "commit": commit(),
         "load": _load(),
         "fingerprint": fingerprint(),
     }
@@ -65,7 +65,8 @@ def _version(distribution: str) -> str:
         return ""
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Return the commit of this tree, and whether it was changed since."""
     try:
         return _git("rev-parse", "--short=12", "HEAD") + (" with changes" if _git("status", "--porcelain") else "")
     except (OSError, subprocess.CalledProcessError):

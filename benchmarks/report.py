@@ -1,8 +1,7 @@
-"""The report of a run, its plots, and its tables in the documentation.
+"""The report of a run, its plots, and the figures of the README and of the page of evidence.
 
-python -m benchmarks.report RESULTS.json                                        # the report and the plots, beside them
-python -m benchmarks.report RESULTS.json --into docs/explanation/benchmarks.md  # fills the page's marked blocks
-python -m benchmarks.report RESULTS.json --into README.md                       # the same, for `headline` and `picture`
+`make evidence` fills their marked blocks from the newest whole run in benchmarks/results, and from the last long run of
+`make chaos` there; `make evidence ARGS='--chaos build/chaos/report.json'` puts a newer one in its place first.
 """
 
 from __future__ import annotations
@@ -17,13 +16,17 @@ from pathlib import Path
 from textwrap import fill as wrap
 from typing import Any
 
-from . import tables
+from . import evidence, tables
 from .plots import Plot, write_plots
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = "throughput"
-"""The plot that the README shows."""
+RESULTS = ROOT / "benchmarks" / "results"
+CHAOS = RESULTS / "chaos.json"
+"""The last long run of `make chaos`."""
+PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "evidence.md")
+PICTURE, WAITS = "throughput", "wait between processes"
+"""The plots that the README shows, and the page of evidence."""
 BLOCK = re.compile(r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -56,31 +59,51 @@ def write_report(results: Json, path: Path) -> Path:
     return report
 
 
-def fill(page: Path, results: Json, path: Path) -> None:
+def fill(page: Path, results: Json, path: Path, chaos: Json) -> None:
     """Replace the contents of the page's marked blocks.
+
+    Args:
+        page: the page.
+        results: of a run of benchmarks.
+        path: the file of these results.
+        chaos: the report of a run of `make chaos`.
 
     Raises:
         NoBlock: the page has none.
     """
-    blocks: dict[str, Callable[[Json], str]] = {
-        "environment": tables.environment, "targets": tables.targets, "speeds": tables.speeds,
-        "between": tables.between, "behaviour": tables.behaviour, "absent": tables.absent, "measured": tables.measured,
-        "settings": tables.settings, "headline": lambda results: f"{tables.headline(results)}\n\n{_source(path)}",
-        "picture": lambda results: _picture(write_plots(results, path)),
-        "plots": lambda results: _images(write_plots(results, path), page),
-    }  # fmt: skip
+    folder = f"{_repository()}/blob/main/benchmarks/results"
+    blocks: dict[str, Callable[[], str]] = {
+        "headline": lambda: f"{tables.headline(results)}\n\nFrom [{path.name}]({folder}/{path.name}).",
+        "picture": lambda: _picture(write_plots(results, path)),
+        "source": lambda: evidence.source(results, path.stem, folder),
+        "speed": lambda: evidence.speed(results),
+        "waits": lambda: _image(next(plot for plot in write_plots(results, path) if plot.kind == WAITS), page),
+        "behaviour": lambda: evidence.behaviour(results),
+        "missed": lambda: tables.missed(results),
+        "absent": lambda: tables.absent(results),
+        "chaos": lambda: evidence.faults(chaos),
+    }
     text = page.read_text(encoding="utf-8")
-    filled, number = BLOCK.subn(lambda found: f"{found[1]}\n{blocks[found[2]](results)}\n\n{found[3]}", text)
+    filled, number = BLOCK.subn(lambda found: f"{found[1]}\n{blocks[found[2]]()}\n\n{found[3]}", text)
     if not number:
         raise NoBlock(f"{page} has no block between '<!-- benchmarks: headline -->' and '<!-- /benchmarks -->'")
     page.write_text(filled, encoding="utf-8")
 
 
+def newest(folder: Path = RESULTS) -> Path:
+    """Return the file of the newest run in which nothing was left out."""
+    whole = {}
+    for path in folder.glob("*.json"):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if not results.get("quick", True) and not results["left_out"]:
+            whole[results["taken"]] = path
+    return whole[max(whole)]
+
+
 def _images(plots: list[Plot], page: Path) -> str:
-    here = page.resolve().parent
     parts = []
     for plot in plots:
-        parts.append(f"![{plot.title}]({Path(os.path.relpath(plot.path.resolve(), here)).as_posix()})")
+        parts.append(_image(plot, page))
         if plot.left_out:
             parts.append(
                 wrap(f"Not drawn: {', '.join(plot.left_out)}. The tables have them.", 118, break_on_hyphens=False)
@@ -88,8 +111,8 @@ def _images(plots: list[Plot], page: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _source(path: Path) -> str:
-    return f"From [{path.name}]({_repository()}/blob/main/benchmarks/results/{path.name})."
+def _image(plot: Plot, page: Path) -> str:
+    return f"![{plot.title}]({Path(os.path.relpath(plot.path.resolve(), page.resolve().parent)).as_posix()})"
 
 
 def _picture(plots: list[Plot]) -> str:
@@ -105,21 +128,22 @@ def _repository() -> str:
 
 
 def _footnote() -> str:
-    return f"{tables.WRONG.strip()}: let a second holder in beside the first in this run; see the next table."
+    return f"{tables.WRONG.strip()}: two were inside at once in this run; see the next table but one."
 
 
 def main() -> None:
     """Do what the module's docstring says."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__.partition("\n")[0])
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--into", type=Path, action="append", default=[], metavar="PAGE.md")
+    parser = argparse.ArgumentParser(prog="make evidence", description=__doc__.partition("\n")[0])
+    parser.add_argument("--chaos", type=Path, metavar="REPORT.json", help="keep this report of `make chaos`")
     asked = parser.parse_args()
-    results = json.loads(asked.results.read_text(encoding="utf-8"))
-    for page in asked.into:
-        fill(page, results, asked.results)
+    path = newest()
+    results = json.loads(path.read_text(encoding="utf-8"))
+    chaos = evidence.without_folder(json.loads((asked.chaos or CHAOS).read_text(encoding="utf-8")))
+    CHAOS.write_text(json.dumps(chaos, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {write_report(results, path)}")
+    for page in PAGES:
+        fill(page, results, path, chaos)
         print(f"filled {page}")
-    if not asked.into:
-        print(f"wrote {write_report(results, asked.results)}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -15,7 +15,7 @@ WRONG = " ⚠"
 NOTHING = "–"
 BEFORE = (
     "This run is older than the rest of this table: it did not measure how long a task waits between processes,\n"
-    "how often it gets in, or which share of the entries the hand-offs are."
+    "how often it enters, or which share of the entries the hand-offs are."
 )
 
 
@@ -59,20 +59,40 @@ def environment(results: Json) -> str:
 def targets(results: Json) -> str:
     """Return the figures that have a target."""
     rows = []
-    for told in results["figures"]:
-        if told.get("must") is None and told["value"] is not None:
-            continue
-        figure = _figure(told)
-        sense = "≥" if figure.at_least else "≤"
+    for figure, told in _with_target(results):
+        sense = _sense(figure)
         rows.append(
             [
                 figure.row, f"{figure.what}{_loop(told, results)}", _value(figure),
-                "" if figure.must is None else f"{sense} {number(figure.must)}",
-                "" if figure.aim is None else f"{sense} {number(figure.aim)}",
+                "" if figure.must is None else f"{sense}{number(figure.must)}",
+                "" if figure.aim is None else f"{sense}{number(figure.aim)}",
                 VERDICTS[figure.verdict], figure.note,
             ]
         )  # fmt: skip
     return table(["row", "what", "measured", "must", "aim", "", "note"], rows)
+
+
+def missed(results: Json) -> str:
+    """Return the figures that missed their target, and how many did."""
+    found = [(figure, told) for figure, told in _with_target(results) if figure.verdict == "missed"]
+    said = f"{len(found)} of the {len(list(_with_target(results)))} targets are missed"
+    if not found:
+        return f"{said}."
+    rows = [
+        [figure.what + _loop(told, results), number(figure.value, figure.unit), _sense(figure) + number(figure.must)]
+        for figure, told in found
+    ]
+    return f"{said}:\n\n{table(['what', 'measured', 'must'], rows)}"
+
+
+def _with_target(results: Json) -> Iterator[tuple[Figure, Json]]:
+    for told in results["figures"]:
+        if told.get("must") is not None or told["value"] is None:
+            yield _figure(told), told
+
+
+def _sense(figure: Figure) -> str:
+    return "≥ " if figure.at_least else "≤ "
 
 
 def measured(results: Json) -> str:
@@ -148,7 +168,7 @@ def _between(peer: Json) -> list[str]:
     handoff = seen if "share" in seen else {}  # without its share it flatters a library that hardly ever hands on
     longest = _milliseconds(seen.get("longest"))
     if seen.get("stuck"):
-        longest += f", {seen['stuck']} never got in"
+        longest += f", {seen['stuck']} never entered"
     return [
         peer["name"] + (WRONG if is_wrong(peer) else ""), p50,
         _milliseconds(wait.get("p99")), number(wait.get("ratio")), longest, _shared(seen), number(seen.get("rate")),
@@ -164,8 +184,8 @@ def _shared(seen: Json) -> str:
 def behaviour(results: Json) -> str:
     """Return how each library behaved."""
     head = [
-        "library", "entered beside another", "left locked by cancelled acquires",
-        "by cancelled releases", "its lease taken away", "both bodies ran",
+        "library", "two inside", "left locked by cancelled acquires",
+        "by cancelled releases", "lock lost while held", "both bodies ran",
         "holder killed, ttl 1 s", "connections, 200 waiters",
     ]  # fmt: skip
     return table(head, [_did(peer) for peer in _present(results)])
@@ -181,7 +201,7 @@ def _did(peer: Json) -> list[str]:
     lost = peer.get("lost")
     if lost:
         cells.append(lost_lease(lost))
-        cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "no one else got in")
+        cells.append(number(lost["beside"], "s") if lost["beside"] is not None else "nobody else entered")
     else:
         cells += [_why(failed, "lost")] * 2
     cells.append(_freed(peer["orphaned"]) if "orphaned" in peer else _why(failed, "orphaned"))
@@ -191,7 +211,7 @@ def _did(peer: Json) -> list[str]:
 
 def _freed(orphaned: Json) -> str:
     after = orphaned["after"]
-    return "**locked for good**" if after is None else f"free after {number(after, 's')}"
+    return "**stays locked**" if after is None else f"free after {number(after, 's')}"
 
 
 def lost_lease(lost: Json) -> str:
@@ -254,7 +274,7 @@ def headline(results: Json, shown: Sequence[str] = HEADLINE) -> str:
         if is_wrong(peer)
     ]
     if wrong:
-        told += f"{WRONG}: when a body outlasted the ttl, it let another in beside it: {', '.join(wrong)}."
+        told += f"{WRONG}: when a body outlasted the ttl, a second holder was inside: {', '.join(wrong)}."
     return f"{table(head, rows)}\n\n{fill(told, 118, break_on_hyphens=False)}"
 
 

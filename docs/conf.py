@@ -16,7 +16,7 @@ copyright = author
 version = release = aiolock.__version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "pages", "complete"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "entries", "pages", "complete"]
 exclude_patterns = ["examples"]
 
 # Markdown that GitHub shows, too: its anchors, its links between files, its mermaid diagrams.

@@ -46,7 +46,7 @@ strays: list[tuple[str, str]] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
-    what = "run what concerns clusters and Sentinels, also what takes long, and of the contract what runs on a cluster"
+    what = "run what concerns clusters and Sentinels, what takes long, and the contract on a cluster and a database"
     parser.addoption("--topologies", action="store_true", help=what)
 
 

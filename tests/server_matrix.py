@@ -23,7 +23,7 @@ IMAGES = [
     *(f"redis:{version}" for version in ("6.0", "6.2", "7.0", "7.2", "7.4", "8.0", "8.2", "8")),
     *(f"valkey/valkey:{version}" for version in ("7.2", "8.0", "8.1", "9")),
 ]
-PAGE = ROOT / "docs" / "reference" / "servers.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 FOLDERS = ["contract", "scripts", "transport"]
 TOPOLOGIES = ["contract", "cluster", "sentinel", "topologies"]
 WORKERS = ["-n", "3"]

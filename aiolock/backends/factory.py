@@ -10,11 +10,13 @@ from ..event_log import log_event
 from ..events import Event
 from .base import Backend
 from .presence import PRESENCE, Presence
+from .stores import store_of
 
 if TYPE_CHECKING:
     from .redis import Client, ClusterClient, Replicas
     from .redis.seeds import Seeds
     from .redis.sentinels import Sentinels
+    from .transactional.engine import Engine
 
 
 def backend_of(
@@ -40,22 +42,29 @@ def backend_of(
     Raises:
         ConfigurationError: a source or namespace that cannot work, or a source without replicas.
     """
-    in_memory = isinstance(source, str) and source.startswith("memory://")
-    in_file = isinstance(source, str) and source.startswith("sqlite:")
-    if replicas is not None and (in_memory or in_file or isinstance(source, Backend)):
+    store = store_of(source)
+    if replicas is not None and (store or isinstance(source, Backend)):
         raise ConfigurationError("", "min_replicas needs the URL of a server: this backend has no replicas")
-    if isinstance(source, str) and in_memory:
+    if isinstance(source, str) and store == "memory":
         from .memory import MemoryBackend, named_store
 
         return MemoryBackend(named_store(source.removeprefix("memory://")))
-    if isinstance(source, str) and in_file:
-        from .sqlite import SQLiteEngine, path_of
+    if isinstance(source, str) and store:
         from .transactional import TransactionalBackend
 
-        engine = SQLiteEngine(path_of(source), request_timeout)
-        return TransactionalBackend(engine, request_timeout=request_timeout, tell=tell)
+        return TransactionalBackend(_engine(store, source, request_timeout, pushes), None, request_timeout, tell)
     if isinstance(source, Backend):
         return source
     from .servers import servers_of
 
     return servers_of(source, request_timeout, namespace, replicas, pushes, tell, presence)
+
+
+def _engine(store: str, url: str, request_timeout: float, pushes: bool) -> Engine:
+    if store == "sqlite":
+        from .sqlite import SQLiteEngine, path_of
+
+        return SQLiteEngine(path_of(url), request_timeout)
+    from .postgres import PostgresEngine
+
+    return PostgresEngine(url, request_timeout, pushes)

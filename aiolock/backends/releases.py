@@ -1,4 +1,6 @@
-"""The releases of the last seconds: whoever takes a master's place may not have them."""
+"""The releases of the last seconds, also those that handed a name on: whoever takes a master's place may not have
+them.
+"""
 
 from __future__ import annotations
 
@@ -75,9 +77,11 @@ class Releases:
     def _repeat(self, call: Call[Any]) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + KEEP
-        again = Call(call.name, call.script, call.keys, call.args, lambda: loop.time() < until)
-        again.settle = partial(self._repeated, call.name)
-        self._post(again)
+        again = None if call.script.ends is None else call.script.ends(call)
+        if again is not None:
+            again.unanswered = lambda: loop.time() < until
+            again.settle = partial(self._repeated, call.name)
+            self._post(again)
 
     def _repeated(self, name: str, result: object) -> None:
         if isinstance(result, BackendError) and not self._over:

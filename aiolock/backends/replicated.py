@@ -169,7 +169,7 @@ class ReplicatedBackend(Backend):
                 if told is not None:
                     told(result)
             finally:
-                if call.script.ends and self._server is not None:
+                if call.script.ends is not None and self._server is not None:
                     self._releases.add(call, result, self._server())
 
         def away(known: AiolockError) -> None:

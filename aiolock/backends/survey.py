@@ -24,6 +24,7 @@ from .redis import (
 from .redis.seeds import Address, Seeds
 from .redis.sentinels import Sentinels
 from .sentinel.master import Master
+from .stores import store_of
 
 Source = str | Seeds | Sentinels
 BATCH = 500
@@ -184,11 +185,15 @@ class Survey:
         elif isinstance(source, Sentinels):
             master = Master(SystemClock(), nothing).choose(await source.ask(), len(source.connectors))
             self.masters = [Reader(source.server(master, self._pushes), self._timeout)]
-        elif source.startswith("sqlite:"):
+        elif store_of(source) == "sqlite":
             from .sqlite import path_of  # only who uses it needs it
             from .sqlite.reader import FileReader
 
             self.masters = [FileReader(path_of(source))]
+        elif store_of(source) == "postgresql":
+            from .postgres import DatabaseReader
+
+            self.masters = [DatabaseReader(source, self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

@@ -10,12 +10,25 @@ from contextlib import contextmanager
 import click
 
 from ..backends.redis import ServerInfo, fields_of
+from ..backends.stores import store_of
 from ..backends.survey import Survey
 from ..errors import AiolockError
 from ..manager import LockManager
 from ..scripts.keys import Keys
 from .connection import Connection, connected
-from .examination import PROBED, Finding, Level, Measurement, examine, examine_file, examine_rights, judge_line, measure
+from .examination import (
+    PROBED,
+    SETTINGS,
+    Finding,
+    Level,
+    Measurement,
+    examine,
+    examine_database,
+    examine_file,
+    examine_rights,
+    judge_line,
+    measure,
+)
 from .exits import ExitCode, leave, message_of
 from .text import columns, json_option, print_json
 
@@ -43,7 +56,7 @@ _DOWN = Finding(
     "topology",
     Level.PROBLEM,
     "this node says that the cluster is down",
-    "see CLUSTER NODES: a master is away, or slots",
+    "see CLUSTER NODES: a master is down, or slots",
 )
 
 
@@ -96,12 +109,22 @@ class Report:
 async def _examine(connection: Connection) -> Report:
     """Raises AiolockError if no server can be asked."""
     report, source = Report(), connection.source
-    if isinstance(source, str) and source.startswith("sqlite:"):
+    if isinstance(source, str) and store_of(source) == "sqlite":
         async with Survey(source) as survey:
             await survey.masters[0].read([])  # it is there
         async with LockManager(source, namespace=connection.namespace) as locks:
             abilities = locks._runtime.backend.abilities
         report.findings = [(source, found) for found in examine_file(abilities)]
+        return report
+    if isinstance(source, str) and store_of(source) == "postgresql":
+        from ..backends.postgres import DatabaseReader
+
+        reader = DatabaseReader(source)
+        try:
+            (row,) = await reader.fetch(SETTINGS)
+        finally:
+            await reader.close()
+        report.findings = [(reader.address, found) for found in examine_database(row)]
         return report
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)
@@ -145,7 +168,7 @@ async def _speaks(connection: Connection) -> Finding | None:
                     continue
                 if pushes:
                     return None
-                text = "no RESP3: a manager cannot be told of anything on its connection"
+                text = "no RESP3: a manager cannot receive messages on its connection"
                 return Finding("protocol", Level.PROBLEM, text, "LockManager(url, waiting=Poll()), or another proxy")
     assert failure is not None
     raise failure

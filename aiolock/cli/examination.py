@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..backends.base import Abilities
@@ -64,10 +64,39 @@ def examine_file(abilities: Abilities) -> Iterator[Finding]:
     """
     yield Finding("file", Level.OK, f"can be written, with a write-ahead log, by SQLite {sqlite3.sqlite_version}")
     if abilities.messages:
-        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets beside the file")
+        yield Finding("messages", Level.OK, "processes wake each other by Unix sockets next to the file")
     else:
         advice = "where the system has such sockets, a shorter path helps"
         yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
+
+
+SETTINGS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
+  current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
+  has_function_privilege('aiolock.sweep_1()', 'EXECUTE')"""
+"""What a database is asked."""
+
+
+def examine_database(row: Sequence[object]) -> Iterator[Finding]:
+    """Return what can be said of a PostgreSQL database in which locks are kept.
+
+    Args:
+        row: what it answers to `SETTINGS`.
+    """
+    version, commit, fsync, standbys, replicas, granted = row
+    yield Finding("server", Level.OK, f"PostgreSQL {version}")
+    if commit == "off" or fsync == "off":
+        setting = "fsync" if fsync == "off" else "synchronous_commit"
+        yield Finding(
+            "crash", Level.PROBLEM, f"{setting} is off: a crash forgets the last grants", f"set {setting} = on"
+        )
+    else:
+        yield Finding("crash", Level.OK, "what is granted survives a crash")
+    if replicas and (not standbys or commit == "local"):
+        advice = "set synchronous_standby_names, or count on two holders for the rest of a ttl after a failover"
+        yield Finding("failover", Level.ADVICE, "replicas follow later: a failover forgets the last grants", advice)
+    if not granted:
+        advice = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock"
+        yield Finding("rights", Level.PROBLEM, "you may not call the functions of the schema aiolock", advice)
 
 
 def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:
@@ -132,7 +161,7 @@ def _memory(server: ServerInfo) -> Finding:
 def _persistence(info: Mapping[str, str]) -> Finding:
     if info.get("aof_enabled") == "1":
         return Finding("persistence", Level.OK, "append-only file; only appendfsync always forgets nothing in a crash")
-    advice = "holders are told and cancelled, but another may be faster: use fences, or an append-only file"
+    advice = "holders are cancelled, but another may acquire first: use fences, or an append-only file"
     return Finding("persistence", Level.ADVICE, "no append-only file: a restart forgets locks", advice)
 
 
@@ -209,10 +238,10 @@ def judge_line(measured: Measurement) -> Iterator[Finding]:
         "locks do not compare the two, but a clock that is set right jumps, and a jump of the server's may end leases: "
         "let NTP keep both" if far else "",
     )  # fmt: skip
-    fits = "barely suit this line" if slow else "suit this line"
+    fits = "are barely safe on this connection" if slow else "are safe on this connection"
     yield Finding("sizing", Level.OK, f"the defaults (ttl 30 s, margin 3 s, request_timeout 5 s) {fits}")
     least = f"ttl {ttl:.1f} s, margin {check_margin('', None, ttl):.2f} s, request_timeout {shortest:.1f} s"
-    yield Finding("sizing", Level.OK, f"the shortest that it bears: {least}")
+    yield Finding("sizing", Level.OK, f"shortest safe values: {least}")
 
 
 def _ms(seconds: float) -> str:

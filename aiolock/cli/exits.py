@@ -23,7 +23,7 @@ class ExitCode(enum.IntEnum):
     OK = 0
     """Done."""
     NO = 1
-    """The answer is no: there is nothing of that name, nobody held it, or the doctor found what must be mended."""
+    """The answer is no: there is nothing of that name, nobody held it, or the doctor found what must be fixed."""
     USAGE = 2
     """It cannot work as it was written, or the extra is not installed."""
     UNREACHABLE = 69

@@ -64,7 +64,7 @@ class Job:
         """Run the command to its end, unless the lease is lost before.
 
         After a loss its group is asked to end (TERM), and what is left of it is killed when a fifth of the margin is
-        left: before the server would let another holder in. If that time is over already, it is killed at once. If it
+        left: before the server would admit another holder. If that time is over already, it is killed at once. If it
         runs as another user, and we may not end it, that is said at once, and tried again until it has ended, or a
         signal ends us.
 

@@ -121,18 +121,18 @@ def _of(number: int) -> str:
     return f", the first {SHOWN} of {number}" if number > SHOWN else ""
 
 
-def _let_in(view: NameView) -> str:
-    """How the one that was let in last has it."""
+def _held(view: NameView) -> str:
+    """How the last one that was granted it has it."""
     if view.kind == "once":
         return "run by"
     if view.state == "granted":
         return "granted to"
-    return "held by" if view.capacity == 1 else "last let in"
+    return "held by" if view.capacity == 1 else "last granted to"
 
 
 def _facts(view: NameView) -> Iterator[tuple[str, str]]:
     if view.process or view.metadata:
-        yield _let_in(view), holder_of(view)
+        yield _held(view), holder_of(view)
     if view.held_for is not None:
         yield "for", in_words(view.held_for)
     if view.kind == "latch":

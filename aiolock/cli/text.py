@@ -103,7 +103,7 @@ def _rounded(value: object) -> object:
 
 
 def holder_of(view: NameView) -> str:
-    """Who was let in last, for people."""
+    """Who was granted it last, for people."""
     return " ".join(filter(None, (view.process, view.metadata))) or "-"
 
 

@@ -1,4 +1,4 @@
-"""Locks in arq: the worker's manager, and jobs that come again if another one is at it."""
+"""Locks in arq: the worker's manager, and jobs that are retried if another one runs."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ def get_locks(ctx: dict[Any, Any]) -> LockManager:
 def locked(
     key: str | Callable[..., str], *, defer: float | timedelta = 5.0, **options: Unpack[LockOptions]
 ) -> Exclusive:
-    """Let one job run at a time for each key, in all workers; the others come again later.
+    """Let one job run at a time for each key, in all workers; the others are retried later.
 
     It is `exclusive(get_locks, key=…, busy="raise")`, whose `NotRun` is arq's `Retry`: a job that finds another one
-    running, or Redis away, does not keep its worker busy. It counts as a try, of which arq allows 5: raise a job's
-    `max_tries`. A job that ran is not repeated: if it was cancelled because its lock was lost, it fails with
+    running, or Redis unreachable, does not keep its worker busy. It counts as a try, of which arq allows 5: raise the
+    job's `max_tries`. A job that ran is not repeated: if it was cancelled because its lock was lost, it fails with
     `LockLost`.
 
     Args:
         key: a format string over the job's arguments: `"order:{order}"`; or a function of them.
-        defer: seconds until the job comes again.
+        defer: seconds until the job is retried.
         options: as for `locks.lock()`.
 
     Raises:

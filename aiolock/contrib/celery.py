@@ -49,7 +49,7 @@ class Skipping(Protocol):
 def opened(locks: LockManager) -> LockManager:
     """Open the manager if it is not, in this process; it is closed when the worker's process stops.
 
-    If Redis is away, it is open all the same: see `LockManager.open()`. Call it in a task, never while the worker is
+    If Redis is unreachable, it is open anyway: see `LockManager.open()`. Call it in a task, never while the worker is
     imported: a prefork worker forks afterwards.
 
     Args:
@@ -118,10 +118,10 @@ def exclusive(
     Args:
         locks: a manager of `aiolock.sync`, not opened.
         key: a format string over the task's arguments, by their names: `"order:{order}"`; or a function of them.
-        busy: what a call does while another one runs: `"retry"` sends the task back to the queue, to come again after
+        busy: what a call does while another one runs: `"retry"` sends the task back to the queue, to be retried after
             `countdown`, as often as the task's `max_retries` allows (3, if you do not say; None for no limit), and then
             fails with `Busy`; `"skip"` returns None; `"raise"` raises `Busy`, for Celery's `autoretry_for`; `"wait"`
-            waits, which occupies the worker. `"retry"` also retries if Redis is away.
+            waits, which occupies the worker. `"retry"` also retries if Redis is unreachable.
         countdown: seconds after which `"retry"` tries again; None for the task's `default_retry_delay`.
         timeout: how many seconds `"wait"` waits before it raises `Busy`; by default the lock's `acquire_timeout`.
         options: as for `locks.lock()`.
@@ -148,7 +148,7 @@ def exclusive(
     """
     check_busy(busy, timeout, "retry", "skip", "wait", "raise")
     if busy != "retry" and countdown is not None:
-        raise ConfigurationError("", f'busy="{busy}" never comes again: leave countdown out, or pass busy="retry"')
+        raise ConfigurationError("", f'busy="{busy}" is never retried: leave countdown out, or pass busy="retry"')
     if not isinstance(locks, LockManager):
         raise ConfigurationError("", f"exclusive() needs a LockManager of aiolock.sync, not {locks!r}")
     locks.lock("checks the options", **options)

@@ -14,7 +14,7 @@ TURNS = 10
 class AsgiClient:
     """Looks at the messages of a client, and keeps them for the handler: it is the request's `receive` from then on.
 
-    A message is never asked for in vain: what is cancelled on its way through a middleware may be lost.
+    No message is asked for without need: what is cancelled on its way through a middleware may be lost.
 
     Args:
         receive: the server's.

@@ -91,7 +91,7 @@ def _check_operation(operation: Callable[..., object]) -> None:
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise ConfigurationError(
             "",
-            f"{inner.__qualname__} yields, so FastAPI runs it when its lock is given back already: take the lock in "
+            f"{inner.__qualname__} yields, so FastAPI runs it after its lock was released: take the lock in "
             "it, with `async with locks.lock(…)`",
         )
 

@@ -9,7 +9,7 @@ from ..recipes.not_run import Gone, NotRun
 
 ANSWERED: tuple[type[AiolockError], ...] = (LockLost, NotAcquired, BackendError)
 """The errors that `answer_to()` may have an answer to."""
-BUSY = "Another request is at it: try again later."
+BUSY = "Another request is in progress. Try again later."
 LOST = "The lock was lost while your request ran: part of it may have been done."
 GONE = "You did not wait for the answer."
 AWAY = "The lock service is not available."
@@ -34,7 +34,7 @@ def answer_to(error: Exception, *, busy: int = 409, retry_after: int = 1) -> Ans
     """Return what to answer instead of "internal server error".
 
     - Another one has the lock: `busy`, with `Retry-After`.
-    - Redis is away, or this process shuts down, and nothing was done: 503, with `Retry-After`.
+    - Redis is unreachable, or this process shuts down, and nothing was done: 503, with `Retry-After`.
     - The client has gone, and nothing was done: 499, as nginx has it, for your logs.
     - The lock was lost while the handler ran: 503, without it, as you cannot know how far the handler came.
 

@@ -125,7 +125,7 @@ HISTOGRAMS = {
     ),
     "renewal_seconds": Measured("renewal.duration", "s", ROUND_TRIPS, "How long the server took to renew."),
     "loop_lag_seconds": Measured("loop.lag", "s", LATENESS, "How late the event loop called a timer."),
-    "outage_seconds": Measured("connection.outage.duration", "s", DURATIONS, "How long a lost connection was away."),
+    "outage_seconds": Measured("connection.outage.duration", "s", DURATIONS, "How long a lost connection was down."),
 }
 OF_PROCESS = frozenset({"disconnects", "loop_lag_seconds", "outage_seconds"})
 """What is about no lock."""

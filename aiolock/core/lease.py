@@ -239,9 +239,9 @@ class Lease(Level, Renamed):
         return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
-        """Give this acquisition back, or `n` of its permits. Sent when you call it; awaiting only observes the reply.
+        """Release this acquisition, or `n` of its permits. Sent when you call it; awaiting only observes the reply.
 
-        Without `n`, or once everything is given back, it is idempotent. In a guarded block it ends the lease there: the
+        Without `n`, or once everything is released, it is idempotent. In a guarded block it ends the lease there: the
         rest of the block runs without the lock, and nothing is released at its end.
 
         Args:
@@ -256,7 +256,7 @@ class Lease(Level, Renamed):
             ConfigurationError: `n` is not a number of permits that it has, or the lease is not a semaphore's.
             NotOwned: `n` of a lease that was released or detached.
 
-        Cancellation: the lock is released all the same. Cost: one round trip, which also hands it to a waiting task of
+        Cancellation: the lock is still released. Cost: one round trip, which also hands it to a waiting task of
         this process.
         """
         self._check_here("loop.call_soon_threadsafe(lease.release)")
@@ -358,7 +358,7 @@ class Lease(Level, Renamed):
     def _without(self, n: object) -> int:
         """How many permits it keeps without `n` of them."""
         if self.released:
-            raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to give back")
+            raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to release")
         if not self._gate.contention.divisible:
             raise ConfigurationError(
                 self.name, f"only a semaphore's lease has parts: release lock {self.name!r} without a number"

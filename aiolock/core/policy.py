@@ -31,7 +31,7 @@ class Policy:
         renew: False for a fixed lease, which ends at its deadline.
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
-        metadata: what `info()` and `AcquireTimeout` say of the holder, beside its host and pid.
+        metadata: what `info()` and `AcquireTimeout` say of the holder, besides its host and pid.
         stays: why it may neither move nor be given up for a while; empty if it may.
         ttl_ms: the ttl as the wire has it.
         early: how long before its time it may be renewed together with others: a tenth of the time between two
@@ -119,7 +119,7 @@ def check_part(name: str, n: object, has: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
         raise ConfigurationError(
             name,
-            f"this lease of semaphore {name!r} has {has} permit{'s' * (has > 1)}: it gives back 1 to {has}, not {n!r}",
+            f"this lease of semaphore {name!r} has {has} permit{'s' * (has > 1)}: release 1 to {has}, not {n!r}",
         )
     return n
 
@@ -152,7 +152,7 @@ class ShortTtl:
         if policy.renew and policy.ttl * 2 / 3 - policy.margin < self._notice:
             logger.warning(
                 "with a ttl of %s s and without min_replicas, a failover can make two holders of a lock: take at least "
-                "%.1f s (docs/how-to/sentinel.md)",
+                "%.1f s (docs/how-to/topologies.md)",
                 format_seconds(policy.ttl),
                 max(1.5 * (self._notice + policy.margin), self._notice / (2 / 3 - 1 / 10)),  # the margin grows with it
             )
@@ -172,7 +172,7 @@ def check_margin(name: str, value: object, ttl: float) -> float:
 
 
 def check_metadata(name: str, value: object) -> str | None:
-    """Return `value` if it can be stored beside a lock: text of at most 4 KiB of UTF-8."""
+    """Return `value` if it can be stored with a lock: text of at most 4 KiB of UTF-8."""
     if value is None:
         return None
     try:

@@ -70,7 +70,7 @@ class Waiting:
         """The server refuses SUBSCRIBE: poll from now on, until the manager is entered again."""
         if self.told:
             self.poll, self.told = Poll(), False
-            logger.warning("not told of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
+            logger.warning("no messages of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
 
     def pause(self, longest: float, attempts: int) -> float:
         """Seconds until a waiter asks again, after this many unsuccessful attempts: `longest`, or less if it polls."""

@@ -115,7 +115,7 @@ class KinWatch:
         kin = Kin.of(self._gate, self._waiter.calls, self._task, self._first)
         if kin is not None:
             name, task = self._gate.calls.name, "" if self._task is None else self._task.get_name()
-            text = "task %r waits for lock %r, perhaps for ever: %s"
+            text = "task %r waits for lock %r, perhaps without end: %s"
             logger.warning(text, task, name, kin.why, extra={"lock_name": name})
 
 

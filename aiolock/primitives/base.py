@@ -71,7 +71,7 @@ class Primitive(AsyncOnly, Renamed):
             NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
                 `async with` block has it, which releases it at its end.
 
-        Cancellation: the lock is released all the same. Cost: one round trip.
+        Cancellation: the lock is still released. Cost: one round trip.
         """
         return self._innermost().release()
 

@@ -73,8 +73,8 @@ class LockFactory:
         in.
 
         It excludes `lock()` of the same name, and nests with it in one task. Only the waiting differs: each task has a
-        place of its own, and is not overtaken. Without waiters it costs as much as `lock()`; in a crowd each entry
-        needs a request to queue, unless it shares one, and one when it is its turn.
+        place of its own, and is not overtaken. Without waiters it costs as much as `lock()`; otherwise each entry
+        needs a request to queue, and one when it is its turn.
 
         Arguments and errors: as for `lock()`. No I/O.
         """
@@ -168,7 +168,7 @@ class LockFactory:
         block.
 
         The lease has a new owner and a higher fence, this manager renews it, and your keywords apply, which are those
-        of `lock()`. No one can get in between. It never waits: either the ticket is valid now, or it raises.
+        of `lock()`. Nobody can acquire it in between. It never waits: either the ticket is valid now, or it raises.
 
         Args:
             ticket: what `lease.detach()` returned.

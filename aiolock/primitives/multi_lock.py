@@ -24,15 +24,15 @@ class MultiLock(Reentrant):
     """Several locks as one, across processes: all or none, and no order can cause a deadlock.
 
     On one server one script takes them all. On a cluster it goes from slot to slot, in an order that all processes
-    share, and holds the earlier names while it waits for the later ones; see docs/how-to/multi-lock.md.
+    share, and holds the earlier names while it waits for the later ones; see docs/how-to/primitives.md.
 
     Comes from `LockManager.multi_lock()`; cheap, reusable, shareable between tasks. It takes the same locks as
     `LockManager.lock()`: a holder of one of the names, that way or through another multi lock, excludes it. A task that
     holds the same names nests; one that holds only some of them gets `NotAcquired`. There is one lease and one fence
     for all names, lost if one of them is.
 
-    While it waits it may reserve some of the names in one slot, so that it gets in however much others use them; it
-    gives them back after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
+    While it waits it may reserve some of the names in one slot, so that it enters however much others use them; it
+    frees them after a quarter of its wait, after 10 s at most. Waiting costs one more request for each name that
     it is granted before the last.
 
     Cost: one round trip to enter and one to leave. With the names in k slots of a cluster k + 1 to enter, and one to

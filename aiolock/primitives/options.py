@@ -64,7 +64,7 @@ class LockOptions(TypedDict, total=False):
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss. Look at `lease.lost` and `lease.reason`, or
             await `lease.wait_lost()`; the block still ends with `LockLost`.
-        metadata: text that `info()` and timeouts of others show, beside this process's host and pid.
+        metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
     """
 
     ttl: float | timedelta | None

@@ -27,7 +27,7 @@ class Queueing(Primitive):
             BackendError: Redis is unreachable or refuses.
 
         Cancellation: the holds of requests that were written are ended. Cost: one round trip for every 250 holders; no
-        one is let in between these.
+        one enters between these.
         """
         held = False
         while True:

@@ -107,7 +107,7 @@ class Semaphore(Queueing):
         return self._obtain_now(self._for(n))
 
     def release(self, n: int | None = None) -> Releasing:
-        """Give back the calling task's innermost lease, or `n` permits of it. Sent when you call it.
+        """Release the calling task's innermost lease, or `n` permits of it. Sent when you call it.
 
         Args:
             n: how many, at most as many as that lease has; None for all.
@@ -118,10 +118,10 @@ class Semaphore(Queueing):
 
         Raises:
             NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
-                `async with` block has it, which gives the rest back at its end.
+                `async with` block has it, which releases the rest at its end.
             ConfigurationError: the lease has fewer.
 
-        Cancellation: they are given back all the same. Cost: one round trip.
+        Cancellation: they are still released. Cost: one round trip.
         """
         return self._innermost(n).release(n)
 
@@ -149,7 +149,7 @@ class Semaphore(Queueing):
     async def set_permits(self, permits: int) -> None:
         """Change how many permits there are, for every manager; wakes the waiters that now fit.
 
-        It takes none away: if more permits are taken than this, no one gets in until enough came back. A waiting
+        It takes none from a holder: if more are taken than this, nobody enters until enough are free. A waiting
         request that is larger than this fails with `ConfigurationError`.
 
         Raises:

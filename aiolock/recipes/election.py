@@ -24,7 +24,7 @@ T = TypeVar("T")
 logger: Log = Log("aiolock.leader")
 
 OUTAGE_PAUSE = 1.0
-"""The longest time, in seconds, between two attempts while the server is away: it may come back at any moment."""
+"""The longest time, in seconds, between two attempts while the server is unreachable: it may be back at any moment."""
 
 
 def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float | timedelta = 60.0) -> Election:
@@ -38,7 +38,7 @@ def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float |
         max_backoff: the longest such pause, in seconds. A term that lasted as long begins the row anew.
 
     Returns:
-        The election: `run()` it, run it beside your service with `running()`, or enter it for a single term.
+        The election: `run()` it, run it next to your service with `running()`, or enter it for a single term.
 
     Raises:
         ConfigurationError: not a lock, one with `cancel_on_loss=False`, or a duration that cannot work.
@@ -104,7 +104,7 @@ class Election:
     def contending(self) -> bool:
         """True while this election object leads or wants to lead: in `run()`, `running()`, or its block. No I/O.
 
-        It is False for good once `run()` has ended beside your service, by an error or because its function returned:
+        It stays False once `run()` has ended next to your service, by an error or because its function returned:
         let a health check read it. Raises in a forked child.
         """
         self._check_process()
@@ -155,7 +155,7 @@ class Election:
             await pause(self._lock.clock, seconds)
 
     async def run(self, fn: Callable[[Lease], Awaitable[T]]) -> T:
-        """Contend for ever, and run `fn(term)` while this process leads.
+        """Contend without limit, and run `fn(term)` while this process leads.
 
         - If the term is lost, `fn` is cancelled, and each await of its clean-up again: use `term.shielded()` for what
           must end properly. Once it has ended, however it ended, this process contends again.
@@ -164,7 +164,7 @@ class Election:
           wait by then.
         - If `fn` fails, the error is logged, leadership is given up so that another process can try, and after the
           backoff this process contends again.
-        - If `fn` returns, leadership is given up, and its result is returned. That is how `fn` resigns for good.
+        - If `fn` returns, leadership is given up, and its result is returned. That is how `fn` resigns permanently.
         - An outage of any length ends nothing: it goes on contending when the server is back.
 
         To stop it, cancel the task that runs it, or return from `fn`. To stop at the first error of `fn` or the first
@@ -236,8 +236,8 @@ class Election:
         """Do `run(fn)` in a task of its own while the block lasts: for a service's lifespan.
 
         A lost term, a failure of `fn` and an outage do not disturb the block. At its end the task is cancelled and
-        awaited, and leadership given up. If `fn` returns, which is logged as a WARNING, this process has resigned for
-        good, and the block goes on: `contending` is False then.
+        awaited, and leadership given up. If `fn` returns, which is logged as a WARNING, this process has resigned
+        permanently, and the block goes on: `contending` is False then.
 
         Args:
             fn: as for `run()`.
@@ -248,7 +248,7 @@ class Election:
             AiolockError: at the end of the block, if `run()` had ended with an error before, which was logged then.
                 An error of the block itself comes first.
 
-        Cancellation: the task ends all the same. Cost: as for `run()`.
+        Cancellation: the task still ends. Cost: as for `run()`.
 
         Example:
             ```python
@@ -277,7 +277,7 @@ class Election:
             )
             raise
         logger.warning(
-            "no longer contends for %r: the leader's function returned, which resigns for good",
+            "no longer contends for %r: the leader's function returned, which resigns permanently",
             self.name,
             extra={"lock_name": self.name},
         )
@@ -323,7 +323,7 @@ class Election:
         if tenure.wanted:
             if tenure.failure is None and tenure.cancelled:
                 raise asyncio.CancelledError  # the function has swallowed that
-            logger.info("gives leadership of %r up, as it was asked to", self.name, extra={"lock_name": self.name})
+            logger.info("gives up leadership of %r, as it was asked to", self.name, extra={"lock_name": self.name})
 
     @contextmanager
     def _known(self, term: Lease) -> Iterator[None]:

@@ -94,8 +94,8 @@ def exclusive(
             `acquire_timeout`.
         outage: what a call does if Redis cannot be asked: `"raise"` raises `Unavailable`; `"run"` runs the function
             without the lock, with a WARNING. That is for work that may run twice, but must not wait for Redis. If a
-            `timeout` below the manager's `request_timeout` is over, and nothing says that Redis is away, another may
-            have the lock: it raises `Unavailable` all the same.
+            `timeout` below the manager's `request_timeout` is over, and nothing says that Redis is unreachable, another
+            may have the lock: it still raises `Unavailable`.
         options: as for `locks.lock()`.
 
     Returns:

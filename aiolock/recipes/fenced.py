@@ -30,7 +30,7 @@ def fenced(lease: Lease, connection: C) -> AbstractAsyncContextManager[C]:
     In PostgreSQL the transaction is also ended if it stays idle for longer than the lease lasted when it began: a
     frozen holder does not keep others waiting for its rows.
 
-    The table is yours to create; docs/how-to/fences.md has the statement, and so has the error if it is missing.
+    The table is yours to create; docs/how-to/protect-data.md has the statement, and so has the error if it is missing.
 
     Args:
         lease: of a `lock()`, `fair_lock()` or `multi_lock()`, or of the `write` side of an `rw_lock()`.
@@ -111,7 +111,7 @@ def keys_of(lease: Lease) -> list[str]:
     """What the table calls the names of a lease, in the order in which they are written.
 
     Raises:
-        ConfigurationError: others may be inside beside it.
+        ConfigurationError: others may be inside, too.
     """
     calls, keys = lease._calls, lease._gate.runtime.keys
     if calls.kind in ("lock", "multi"):
@@ -120,6 +120,6 @@ def keys_of(lease: Lease) -> list[str]:
         return [keys.of("rw", calls.name).lock]
     raise ConfigurationError(
         lease.name,
-        f"this lease of {lease.name!r} has nothing to itself, so its fence does not say who is late: fenced() needs "
+        f"this lease of {lease.name!r} shares the lock, so its fence does not say who is late: fenced() needs "
         "one of a lock, a multi lock, or the write side of a read-write lock",
     )

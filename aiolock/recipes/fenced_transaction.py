@@ -86,7 +86,7 @@ class FencedTransaction:
             raise ConfigurationError(
                 name,
                 f"fenced() of lock {name!r} knows PostgreSQL and SQLite, not {own.dialect}: check lease.fence in your "
-                "own statements (docs/how-to/fences.md)",
+                "own statements (docs/how-to/protect-data.md#fences)",
             )
         unfit = own.unfit()
         if unfit is None and own.busy:
@@ -210,7 +210,7 @@ class FencedTransaction:
             return TransactionError(
                 name,
                 f"fenced() of lock {name!r} got no access to the database: another transaction has kept it locked for "
-                "longer than this connection waits. If a process stands still in one, end that process",
+                "longer than this connection waits. If a process is paused in one, end that process",
             )
         return None
 

@@ -68,7 +68,7 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
     if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
         raise ConfigurationError(
             lease.name,
-            f"this lease of {lease.name!r} has no write to itself: guard() needs one of a lock, a multi lock, or the "
+            f"this lease of {lease.name!r} shares the lock: guard() needs one of a lock, a multi lock, or the "
             "write side of a read-write lock",
         )
     if hasattr(client, "execute") or not hasattr(client, "aclose"):

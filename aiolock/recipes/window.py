@@ -88,7 +88,7 @@ def once(
         locks: the manager. A quorum cannot do this, as the record of the last run is on one server.
         key: names the job: any text of 1 to 512 bytes in UTF-8. While it runs it has the lock of this name.
         window: seconds from the beginning of a run, by the server's clock, in which no other begins; from 0.1. Make it
-            a little shorter than the period of a job that comes again and again.
+            a little shorter than the period of a job that runs again and again.
         repeat: which runs may be followed by another one in their window: none (`"never"`), those that `"failed"`,
             those that were `"interrupted"` (their process died, they were cancelled, or lost their lock), or `"both"`.
             The new run begins a window of its own. A run that succeeded is never repeated.
@@ -158,7 +158,7 @@ class Once:
 
         Raises:
             Exception: what `fn` raised. The run has failed; if the lock was lost before, it was interrupted.
-            LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` returned all the same, that is
+            LockLost: the lock was lost while `fn` ran; the run was interrupted. If `fn` still returned, that is
                 kept as a success, unless another run has begun by then.
             Unavailable: Redis is unreachable or refuses, and `fn` was not run. It is a `BackendError` and a `NotRun`.
             BackendError: no `NotRun`: `fn` has run to its end, and Redis refuses the release.
@@ -166,7 +166,7 @@ class Once:
             TypeError: `fn` takes no lease, and was not run; or it returns nothing that can be awaited, and the run has
                 failed.
 
-        If Redis is away when `fn` has returned, the run still counts as a success: that is written as soon as the
+        If Redis is unreachable when `fn` has returned, the run still counts as a success: that is written once the
         connection is back, unless another run has begun by then.
 
         Cancellation: `fn` is cancelled, and its run interrupted; before `fn` began, the window is as it was once the

@@ -52,8 +52,8 @@ class Script(Generic[R]):
         prelude: names of Lua files that go in front of it; those of another family as `family/name`.
         unacknowledged: for a script that grants or extends: returns what its result is worth if too few replicas have
             it, with the error as the reason. None for one that does neither.
-        ends: it ends an owner for good, so that a late copy changes nothing: a new master gets one of what the old one
-            answered just before.
+        ends: if it ends an owner for good: makes of a call what does that alone, None if nothing does. A late copy of
+            that changes nothing, so a new master gets one of what the old one answered just before.
     """
 
     __slots__ = ("_replicated", "_sharded", "decode", "ends", "lua", "name", "sha", "unacknowledged")
@@ -65,10 +65,10 @@ class Script(Generic[R]):
         decode: Callable[[Reply], R],
         unacknowledged: Callable[[R, BackendError], R | BackendError] | None = None,
         prelude: Sequence[str] = (),
-        ends: bool = False,
+        ends: Callable[[Call[Any]], Call[Any] | None] | None = None,
     ) -> None:
         self.name: str = name
-        self.ends: bool = ends
+        self.ends: Callable[[Call[Any]], Call[Any] | None] | None = ends
         parts = (*prelude, name)
         self.lua: str = "".join(read(__package__ if "/" in part else package, part) for part in parts)
         self.sha: str = _sha(self.lua)
@@ -335,3 +335,8 @@ def as_flag(reply: Reply) -> bool:
 def as_list(reply: Reply) -> list[Reply]:
     """Return a raw reply that is a list."""
     return reply if isinstance(reply, list) else [reply]
+
+
+def copied(call: Call[Any]) -> Call[Any]:
+    """The same request once more, for which nobody waits."""
+    return Call(call.name, call.script, call.keys, call.args)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from . import condition, latch, once
-from .foreign import BEFORE, TEXT, VERSION, used_by
+from .foreign import BEFORE, TEXT, VERSION, damaged, used_by
 from .keys import Keys
 from .lock.inspection import LockInspection
 from .queue.inspection import QueueInspection
@@ -53,4 +53,7 @@ def _decode(
                 return None  # another program's
     if theirs != VERSION:
         return NameView(kind, name, f"aiolock {theirs}", refusal=used_by(theirs, key))
-    return None if any(isinstance(reply, Exception) for reply in rest) else look.decode(rest, now_us)
+    try:
+        return None if any(isinstance(reply, Exception) for reply in rest) else look.decode(rest, now_us)
+    except ValueError:  # one of its numbers is none
+        return NameView(kind, name, "damaged", refusal=damaged(key))

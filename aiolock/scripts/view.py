@@ -70,7 +70,7 @@ class NameView(Record):
         state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
             latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
-            that version are in the way.
+            that version are in the way; "damaged" if someone has changed its numbers.
         process: host and pid of the one that was let in last.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.

@@ -60,7 +60,7 @@ class Primitive(SyncOnly, Renamed):
             LockLost: the lease was lost.
             BackendError: the server refuses.
 
-        If a signal interrupts it, the lock is released all the same. Cost: one round trip.
+        If a signal interrupts it, the lock is still released. Cost: one round trip.
         """
         self._release(self._core.release)
 

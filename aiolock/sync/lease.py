@@ -188,7 +188,7 @@ class Lease(Renamed):
     def release(self, n: int | None = None) -> None:
         """Give this acquisition back, or `n` of its permits, and wait for the answer. Any thread may do that.
 
-        Without `n`, or once everything is given back, it is idempotent. In a `with` block it ends the lease there: the
+        Without `n`, or once everything is released, it is idempotent. In a `with` block it ends the lease there: the
         rest of the block runs without the lock, and nothing is released at its end.
 
         Args:
@@ -201,7 +201,7 @@ class Lease(Renamed):
             ConfigurationError: `n` is not a number of permits that it has, or the lease is not a semaphore's.
             NotOwned: `n` of a lease that was released or detached.
 
-        If a signal interrupts it, the lock is released all the same. Cost: one round trip, which also hands it to a
+        If a signal interrupts it, the lock is still released. Cost: one round trip, which also hands it to a
         waiting thread of this process.
         """
         begun: list[bool] = []
@@ -251,6 +251,8 @@ class Lease(Renamed):
         if host is None:
             return
         if self._portal.here:
+            if self._portal.leaving is not None and kind is None:
+                self._portal.leaving(self)
             try:
                 self._portal.call(self.name, lambda: self._leave(kind, error, trace), certain=True)
                 return
@@ -284,6 +286,11 @@ class Lease(Renamed):
         """Its thread was interrupted before it got it; called on the loop."""
         host, self._host = self._host, None
         _give_up(self._core, host, "undone")
+
+    def _give_back(self) -> None:
+        """Release it where nothing may be raised, or waited for: perhaps in a garbage collection."""
+        if not self._portal.inherited and not self._core.released:
+            self._portal.post(_give_up, self._core, None, "clean")
 
     def _within(
         self, timeout: float | timedelta | None, wait: Callable[[], Coroutine[object, object, R]], what: str

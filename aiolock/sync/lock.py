@@ -57,7 +57,7 @@ class Lock(Reentrant):
         return self._portal.call(self.name, lambda: self._core.request_release(grace, force=force))
 
     def force_release(self) -> bool:
-        """End it, whoever holds it; the holder is told at once. The next waiter gets in.
+        """End it, whoever holds it; the holder learns of it at once. The next waiter enters.
 
         This is a way in which two blocks can overlap: a task is cancelled when its process has heard of it, and a
         thread runs on to its next look at the lease. If the resource checks fences, it refuses both from now on.

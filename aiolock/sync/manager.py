@@ -115,7 +115,7 @@ class LockManager(SyncOnly, Renamed):
         """Connect, if you cannot use `with manager:`. Pair it with `close()`; another thread may call that.
 
         Args:
-            strict: as for `aiolock.LockManager.open()`: False to be open also if the server does not answer yet.
+            strict: as for `aiolock.LockManager.open()`: False to be open even if the server does not answer yet.
 
         Returns:
             The manager.

@@ -24,7 +24,7 @@ class LockOptions(TypedDict, total=False):
         acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
-        metadata: text that `info()` and timeouts of others show, beside this process's host and pid.
+        metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
         on_lost: called with each lease that is lost, in a thread of its own, while the block may still run: to kill a
             subprocess, or close a connection. What it raises goes to `threading.excepthook`.
     """

@@ -9,7 +9,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..core.binding import Process
 from ..errors import ConfigurationError
@@ -29,9 +29,13 @@ class Portal:
 
     Args:
         at_exit: called if the interpreter exits while it is open.
+
+    Attributes:
+        leaving: gets the lease of each block that is about to end without an error; must not raise.
     """
 
     def __init__(self, at_exit: Callable[[], object]) -> None:
+        self.leaving: Callable[[Any], object] | None = None
         self._at_exit = at_exit
         self._mutex = threading.RLock()  # a signal's handler may interrupt the thread that has it
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -68,7 +68,7 @@ class Reentrant(Primitive):
             ```python
             lease = lock.try_acquire()
             if lease is None:
-                return "another one is at it"
+                return "somebody else has it"
             with lease: ...
             ```
         """

@@ -37,7 +37,7 @@ class Semaphore(Primitive):
                 `acquire_timeout`.
 
         Returns:
-            The lease; `with semaphore.acquire(2) as lease:` gives it back at the end of the block.
+            The lease; `with semaphore.acquire(2) as lease:` releases it at the end of the block.
 
         Raises:
             AcquireTimeout: the timeout is over, and others have them; the message says who.
@@ -62,19 +62,19 @@ class Semaphore(Primitive):
         return self._obtain_now(lambda: self._core.try_acquire(n))
 
     def release(self, n: int | None = None) -> None:
-        """Give back the calling thread's innermost lease, or `n` permits of it, and wait for the answer.
+        """Release the calling thread's innermost lease, or `n` permits of it, and wait for the answer.
 
         Args:
             n: how many, at most as many as that lease has; None for all.
 
         Raises:
             NotOwned: this thread has no lease: call `lease.release()` on the lease that another thread acquired. Or a
-                `with` block has it, which gives the rest back at its end.
+                `with` block has it, which releases the rest at its end.
             LockLost: the lease was lost.
             BackendError: the server refuses.
             ConfigurationError: the lease has fewer.
 
-        If a signal interrupts it, they are given back all the same. Cost: one round trip.
+        If a signal interrupts it, they are still released. Cost: one round trip.
         """
         self._release(lambda: self._core.release(n))
 
@@ -116,7 +116,7 @@ class Semaphore(Primitive):
         Raises:
             BackendError: Redis is unreachable or refuses.
 
-        Cost: one round trip for every 250 holders; no one is let in between these.
+        Cost: one round trip for every 250 holders; no one enters between these.
         """
         return self._portal.call(self.name, self._core.force_release)
 

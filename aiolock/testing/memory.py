@@ -36,7 +36,7 @@ class MemoryBackend(PlainMemoryBackend):
     """A server for tests: `LockManager(MemoryBackend())`.
 
     You change locks by name, you move time with `backend.clock`, and nothing happens by itself. All of that works in
-    any thread: beside `aiolock.sync`, or a `TestClient`, whose event loop has a thread of its own.
+    any thread: with `aiolock.sync`, or a `TestClient`, whose event loop has a thread of its own.
 
     Args:
         peer: a backend whose store and clock this one shares, as another process would.
@@ -85,7 +85,7 @@ class MemoryBackend(PlainMemoryBackend):
     def unreachable(self) -> AiolockError | None:
         """Why the server cannot be reached, during an `outage()`; else None."""
         if self._away and not self._silent:
-            return BackendError("", "the server is away, in MemoryBackend.outage()", transient=True)
+            return BackendError("", "the server is unreachable, in MemoryBackend.outage()", transient=True)
         return None
 
     def post(self, call: Call[Any]) -> None:

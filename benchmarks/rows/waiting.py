@@ -38,7 +38,7 @@ async def idle(**given: object) -> dict[str, object]:
             Figure("E", f"commands, {WAITERS} waiters for 30 s", seen.commands_in_30_s, "", 40, None, False, scaled),
             Figure("E", "connections", seen.connections, "", 1, None, False),
             Figure("E", "client CPU", seen.cpu * 100, "%", 1, None, False, "their arrival included"),
-            Figure("E", what, fair.executed, "", 1_000, None, False, told),
+            Figure("E", what, fair.executed, "", 2_000, None, False, told),
             Figure(
                 "E", f"commands on the server, {WAITERS} waiters", seen.executed, "", note=f"of {seen.seconds:.0f} s"
             ),

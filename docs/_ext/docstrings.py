@@ -12,7 +12,8 @@ import aiolock.recipes
 import aiolock.testing
 
 PUBLIC = {name: module.__name__ for module in (aiolock, aiolock.recipes, aiolock.testing) for name in module.__all__}
-CONSTRUCTED = {"LockManager", "Poll", "MemoryBackend", "VirtualClock"}
+CONSTRUCTED = {"LockManager", "Poll", "Default", "MemoryBackend", "VirtualClock"}
+CONSTRUCTED |= {"LocksPlugin", "OpenTelemetryObserver", "PrometheusObserver"}
 """The classes that users construct. Of the others, the constructor's arguments are left out."""
 
 CODE = re.compile(r"(`[^`\n]+`)")

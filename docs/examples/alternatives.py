@@ -1,10 +1,10 @@
 """One task, selling a limited stock, in seven ways. Prints how fast each is, and how right.
 
-    python docs/examples/alternatives.py [--processes 4] [--customers 800] [--rounds 5] [--write]
+    python docs/examples/alternatives.py [--processes 4] [--customers 800] [--rounds 5]
 
 Each customer buys one item of one of four skus: read what is left, pay (2 ms), write. There are a quarter fewer items
-than customers. All processes sell at once, in each way in turn, from one SQLite file. `docs/how-to/alternatives.md`
-explains the ways; `--write` writes the table there. Run that on a machine that does nothing else.
+than customers. All processes sell at once, in each way in turn, from one SQLite file. A customer has paid in vain if
+another one got the item. Rates are medians, the other columns are sums.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import argparse
 import asyncio
 import hashlib
 import json
-import os
-import platform
 import sqlite3
 import statistics
 import sys
@@ -253,23 +251,12 @@ def table(seen: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def write(seen: dict[str, dict[str, float]]) -> None:
-    """Put the table into the page, between the comments `measured` and `end`."""
-    page = Path(__file__).parents[1] / "how-to" / "alternatives.md"
-    before, begin, rest = page.read_text(encoding="utf-8").partition("<!-- measured -->\n")
-    _, end, after = rest.partition("\n<!-- end -->")
-    assert end, f"{page} has no place for the table"
-    where = f"CPython {platform.python_version()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}."
-    page.write_text(f"{before}{begin}{table(seen)}\n\n{where}{end}{after}", encoding="utf-8")
-
-
 def main() -> None:
     """Run the comparison, or one of its processes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--customers", type=int, default=800)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--write", action="store_true", help="write the table into docs/how-to/alternatives.md")
     for hidden in ("--work", "--url", "--database"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -279,8 +266,6 @@ def main() -> None:
     with RedisServer.start(owned=True) as server:
         seen = asyncio.run(measure(server.url, given.processes, given.customers, given.rounds))
     print(table(seen))
-    if given.write:
-        write(seen)
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ async def killed(stage: Stage) -> None:
     report.step(f"{second.name} acquired the lock after {after:.2f} s; a new worker replaced {first.name}")
     told = served.result().body.get("abandoned")
     report.saw("the killed worker's buyer got", lost.result().body["detail"])
-    report.promised(f"the next buyer got in after (ttl {stage.ttl:g} s)", f"{after:.2f} s", after < stage.ttl + 1.0)
+    report.promised(f"the next buyer entered after (ttl {stage.ttl:g} s)", f"{after:.2f} s", after < stage.ttl + 1.0)
     report.promised("and was told the lock was abandoned", yes(told), bool(told))
     report.promised("items sold", f"{store.sold(sku)} of 2, none by the killed worker", store.sold(sku) == 1)
 
@@ -125,7 +125,7 @@ async def frozen(stage: Stage) -> None:
     reason = answer.body.get("reason")
     cancelled = answer.status == 503 and answer.at < refused.at
     report.saw(
-        "another worker got in and sold the item", f"{yes(served.status == 200)}, {after.at - before.at:.2f} s later"
+        "another worker entered and sold the item", f"{yes(served.status == 200)}, {after.at - before.at:.2f} s later"
     )
     report.promised(
         "the frozen block was cancelled", f"{yes(cancelled)}, {answer.at - thawed:.3f} s after SIGCONT", cancelled

@@ -65,3 +65,29 @@ def test_run(cli: CommandLine, version: str) -> None:
 def test_without_a_name(cli: CommandLine, version: str) -> None:
     """It looks at no name."""
     assert cli("doctor").exit_code == 0
+
+
+DAMAGED = {
+    "lock": {"owner": "m:1", "expires": "soon"},
+    "semaphore": {"capacity": "3", "used": "many"},
+    "rw": {"used": "1.5"},
+    "latch": {"left": "two", "total": "3"},
+    "once": {"fence": "x", "started": "then", "status": "running"},
+}
+
+
+def test_what_someone_has_damaged(cli: CommandLine) -> None:
+    """The others are listed all the same. Kept by `_decode` in inspections.py."""
+    with redis_cli.client(cli.url) as link:
+        for kind, content in DAMAGED.items():
+            link.hset(key_of(kind), mapping={"version": "0.3"} | content)
+        link.hset("aiolock:latch:{sound}", mapping={"version": "0.3", "left": "2", "total": "3"})
+    listed = {name["kind"]: name for name in json.loads(cli("ls", "--json").stdout) if name["name"] == NAME}
+    assert listed.keys() == DAMAGED.keys()
+    for kind in listed:
+        assert listed[kind]["state"] == "damaged"
+        assert f"delete the key {key_of(kind)!r}" in listed[kind]["refusal"]
+    assert "sound" in cli("ls").stdout
+    waited = cli("wait", NAME)
+    assert waited.exit_code == 69
+    assert f"delete the key {key_of('lock')!r}" in waited.stderr

@@ -306,9 +306,9 @@ async def test_only_the_node_of_a_name_explains_its_silence() -> None:
     for name in NAMES:
         world.call(name)
     world.links[world.addresses[A]].lose(0)
-    assert "node:0 is away" in str(world.router.away(slot_of("a")))
+    assert "node:0 is unreachable" in str(world.router.away(slot_of("a")))
     assert world.router.away(slot_of("b")) is None
-    assert "node:0 is away" in str(world.router.unreachable)
+    assert "node:0 is unreachable" in str(world.router.unreachable)
 
 
 async def test_a_slot_that_no_one_serves() -> None:

@@ -21,6 +21,7 @@ from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support import locks as kept
 from tests.support.cluster import Cluster
+from tests.support.database import DatabaseSide
 from tests.support.filed import FileSide
 from tests.support.locks import LockState
 from tests.support.scripting import LuaSide, Side, StoreSide
@@ -326,3 +327,15 @@ class FilePlace(OneServer):
         if kind == "lock":
             return _processes(self, name)
         return self.side.listeners(keys_of(name, kind).free)  # type: ignore[attr-defined,no-any-return]
+
+
+class DatabasePlace(FilePlace):
+    """A database of PostgreSQL.
+
+    Args:
+        url: its address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.side: Side = DatabaseSide(url)

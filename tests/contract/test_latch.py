@@ -150,7 +150,7 @@ async def test_a_key_of_another_type(here: Latch, place: Place) -> None:
 
 
 async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
-    """100 tasks wait, as docs/how-to/latch.md says."""
+    """100 tasks wait, as docs/how-to/primitives.md says."""
     async with redis_place.manager() as locks, redis_place.manager() as others:
         warm = locks.latch("warm", 1)
         await warm.count()

@@ -402,7 +402,7 @@ async def test_killed_holders_are_followed(here: MultiLock, place: Place) -> Non
 
 
 async def test_what_it_costs(redis_place: RedisPlace, commandstats: CommandStats) -> None:
-    """The rows marked in docs/how-to/multi-lock.md: requests, and commands inside the scripts."""
+    """The rows marked in docs/explanation/how-it-works.md: requests, and commands inside the scripts."""
     n = len(NAMES)
 
     async def inside() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Iterator
@@ -16,27 +15,31 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
-    "fences",
-    "semaphore",
-    "rw-lock",
-    "fair-lock",
-    "latch",
-    "condition",
-    "multi-lock",
-    "once",
-    "exclusive",
-    "sync",
-    "handle-errors",
+    "postgresql",
+    "deploy",
+    "monitoring",
+    "quorum",
+    "protect-data",
+    "primitives",
+    "recipes",
+    "migrating",
+    "frameworks",
+    "threads",
+    "hand-over",
+    "lock",
     "testing",
+    "topologies",
+    "troubleshooting",
 )
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    ROOT / "docs/reference/options.md",
+    *(ROOT / f"docs/reference/{name}.md" for name in ("options", "asyncio", "contrib", "acl")),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
+DATABASE_URL = "postgresql://app@localhost/app"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 
@@ -97,11 +100,8 @@ def of(page: Path) -> Iterator[Block]:
 
 
 async def run(block: Block, url: str, namespace: dict[str, Any]) -> None:
-    """Run it in `namespace`, on the running loop, or in a thread."""
+    """Run it in `namespace`, on the running loop."""
     code = block.compile(url)
-    if block.setup == "threads":  # no loop runs there
-        await asyncio.to_thread(eval, code, namespace)
-        return
     result = eval(code, namespace)
     if code.co_flags & inspect.CO_COROUTINE:
         await cast(Awaitable[None], result)

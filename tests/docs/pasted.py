@@ -26,9 +26,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.support import plugin_run
+from tests.support import plugin_run, postgres
 
-from .blocks import ROOT, SERVER_URL, Block, name_of, of
+from .blocks import DATABASE_URL, ROOT, SERVER_URL, Block, name_of, of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
@@ -90,11 +90,16 @@ class Reader:
             if words[:2] == ["pip", "install"]:
                 missing = [word for word in words[2:] if not all(map(installed, wanted(word)))]
                 assert not missing, f"{block.id}: the tests do not install {missing}"
-            elif words[0] == "uvicorn":
+            elif words[0] == "uvicorn" or self._is_server(words):
                 self._serve(block, command, shown)
             elif words[0] not in ELSEWHERE and "venv" not in words:
                 self._run(block, block.text, shown)
                 return
+
+    def _is_server(self, words: list[str]) -> bool:
+        """Whether `python shop.py` ends only when it is told to."""
+        program = self.folder / words[-1]
+        return words[0] == "python" and program.is_file() and "run_app(" in program.read_text(encoding="utf-8")
 
     def _try(self, block: Block, name: str, shown: list[str]) -> None:
         """Run a fragment with all that its program defines, while the manager is open."""
@@ -124,12 +129,15 @@ class Reader:
             self._fences += zip(map(int, FENCE.findall(line)), map(int, FENCE.findall(other)), strict=True)
 
     def _here(self, text: str) -> str:
-        return text.replace(SERVER_URL, self._url).replace(":8000", f":{self._port}")
+        text = text.replace(SERVER_URL, self._url)
+        if DATABASE_URL in text:
+            text = text.replace(DATABASE_URL, postgres.dsn())
+        return re.sub(r"\b8000\b", str(self._port), text)
 
     def _serve(self, block: Block, command: str, shown: list[str]) -> None:
         """Start a web server in the place of the one before, as in a terminal of its own; it runs to the page's end."""
         self._stop()
-        log = self.folder / "uvicorn.log"
+        log = self.folder / "server.log"
         with log.open("wb") as out:
             parts = {"cwd": self.folder, "env": self.environment, "start_new_session": True}
             self._server = subprocess.Popen(shlex.split(command), stdout=out, stderr=out, **parts)

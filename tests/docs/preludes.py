@@ -7,27 +7,17 @@ namespace; the code after the `yield` checks what the block did. To a whole prog
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import signal
-import sqlite3
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from types import TracebackType
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import pytest
-import redis.asyncio
-import redis.credentials
-from aiohttp import web
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, LossReason
+from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
-from aiolock.testing.server import RedisServer
-from tests.support import redis_cli, replication
-from tests.support.locks import held, nothing_held
+from tests.support import replication
 
 from . import applications, guarding, observing
 
@@ -51,93 +41,6 @@ async def nothing(url: str) -> AsyncIterator[Namespace]:
 
 
 @asynccontextmanager
-async def locks(url: str) -> AsyncIterator[Namespace]:
-    """A manager on a real server. At the end, no lock is held there."""
-    async with LockManager(url) as manager:
-        yield {"locks": manager, "charge": work, "order": "42"}
-    with redis_cli.client(url) as client:
-        assert nothing_held(client)
-
-
-@asynccontextmanager
-async def debug_log(url: str) -> AsyncIterator[Namespace]:
-    """For a block that sets levels of loggers. At the end, they are as they were."""
-    loggers = [logging.getLogger(name) for name in ("aiolock", "aiolock.lock")]
-    yield {}
-    assert {logger.level for logger in loggers} == {logging.DEBUG}
-    for logger in loggers:
-        logger.setLevel(logging.NOTSET)
-
-
-@asynccontextmanager
-async def elected(url: str) -> AsyncIterator[Namespace]:
-    """As `locks`, for a block that leads for a while, and works meanwhile. At the end nobody leads."""
-    fences: list[int] = []
-
-    async def charge(fence: int) -> None:
-        fences.append(fence)
-
-    async with locks(url) as namespace:
-        yield namespace | {"charge": charge}
-        await asyncio.sleep(0)
-    assert fences
-
-
-@asynccontextmanager
-async def wanted(url: str) -> AsyncIterator[Namespace]:
-    """A manager, and pages to rebuild under a lock. At the end, no lock is held."""
-    async with locks(url) as namespace:
-        yield {**namespace, "pages": ["a", "b"], "rebuild": work, "work": work}
-
-
-@asynccontextmanager
-async def set_nx(url: str) -> AsyncIterator[Namespace]:
-    """A user's client, for a block that locks without this library."""
-    async with redis.asyncio.from_url(url) as client:
-        yield {"client": client, "charge": work}
-        assert await client.dbsize() == 0
-
-
-@asynccontextmanager
-async def quorum(url: str) -> AsyncIterator[Namespace]:
-    """Two more servers and their URLs, for a block that leaves no lock on any of them."""
-    with RedisServer.start(owned=True) as two, RedisServer.start(owned=True) as three:
-        urls = [url, two.url, three.url]
-        yield {"urls": urls, "charge": work}
-        for each in urls:
-            with redis_cli.client(each) as client:
-                assert len(client.keys("aiolock:lock:*")) == 1
-                assert nothing_held(client)
-
-
-@asynccontextmanager
-async def resume(url: str) -> AsyncIterator[Namespace]:
-    """A web process, a worker and a queue between them, for a block that ships order 42."""
-    shipped: list[tuple[str, int]] = []
-
-    async def ship(order: str, fence: int) -> None:
-        shipped.append((order, fence))
-
-    async def look_into(order: str) -> None:
-        raise AssertionError(f"{order} was delivered twice")
-
-    async with locks(url) as namespace, LockManager(url) as worker:
-        names = {"web": namespace["locks"], "worker": worker, "queue": asyncio.Queue[str]()}
-        yield namespace | names | {"ship": ship, "look_into": look_into}
-        assert [order for order, _ in shipped] == ["42"]
-
-
-@asynccontextmanager
-async def full_queue(url: str) -> AsyncIterator[Namespace]:
-    """A web process, and a queue that is full."""
-    async with locks(url) as namespace:
-        queue = asyncio.Queue[str](1)
-        queue.put_nowait("another job")
-        yield namespace | {"web": namespace["locks"], "queue": queue}
-        assert queue.qsize() == 1
-
-
-@asynccontextmanager
 async def memory(url: str) -> AsyncIterator[Namespace]:
     """A manager on an in-memory server, and what tests of locks import."""
     backend = MemoryBackend()
@@ -154,100 +57,6 @@ async def memory(url: str) -> AsyncIterator[Namespace]:
             "pytest": pytest,
             "roll_back_half_an_import": work,
         }
-
-
-@asynccontextmanager
-async def generators(url: str) -> AsyncIterator[Namespace]:
-    """As `memory`, for a block that defines a generator `pages` or a function `export`: both are used."""
-
-    async def read_pages(job: str) -> list[str]:
-        return [job]
-
-    async def lose(job: str, fence: int) -> None:
-        backend.steal(f"export:{job}")
-        await backend.clock.advance(10)  # a third of the ttl: the renewal finds out
-        raise AssertionError("the block was not cancelled")
-
-    async with memory(url) as namespace:
-        backend = namespace["backend"]
-        shared = namespace | {"asynccontextmanager": asynccontextmanager, "read_pages": read_pages, "write_pages": lose}
-        yield shared
-        if "pages" in shared:
-            assert [page async for page in shared["pages"]("2026")] == ["2026"]
-            assert not await namespace["locks"].lock("export:2026").is_locked()
-        else:
-            with pytest.raises(LockLost):
-                await shared["export"]("2026")
-
-
-@asynccontextmanager
-async def sql(url: str) -> AsyncIterator[Namespace]:
-    """As `memory`, with a stock database, which at the end refuses a smaller fence."""
-    async with memory(url) as namespace:
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-            db.execute("CREATE TABLE stock (sku TEXT PRIMARY KEY, left INTEGER, fence INTEGER DEFAULT 0)")
-            db.execute("INSERT INTO stock (sku, left) VALUES ('7', 10)")
-            yield namespace | {"db": db}
-            ((left, fence),) = db.execute("SELECT left, fence FROM stock")
-            assert left < 10
-            stale = db.execute("UPDATE stock SET left = 0 WHERE sku = '7' AND fence <= ?", (fence - 1,))
-            assert stale.rowcount == 0
-
-
-@asynccontextmanager
-async def sql_writer(url: str) -> AsyncIterator[Namespace]:
-    """As `sql`, for a block that defines `set_stock`: it must refuse a lease that was overtaken."""
-    async with sql(url) as namespace:
-        shared = dict(namespace)
-        yield shared
-        backend, manager = shared["backend"], shared["locks"]
-        lease = await manager.lock("sku:7").acquire()
-        thief = backend.steal("sku:7")
-        shared["db"].execute("UPDATE stock SET fence = ?", (thief,))
-        with pytest.raises(RuntimeError, match="refused"):
-            await shared["set_stock"](lease, "7", 8)
-
-
-class Transaction:
-    """As asyncpg's: its exit awaits, and so can be cancelled half-way."""
-
-    def __init__(self, backend: MemoryBackend) -> None:
-        self.state = "open"
-        self._backend = backend
-
-    async def __aenter__(self) -> Transaction:
-        return self
-
-    async def execute(self, statement: str) -> None:
-        """The lock is lost while the statement runs."""
-        self._backend.steal("order:42")
-        await self._backend.clock.advance(10.0)
-        await asyncio.Event().wait()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for _ in range(3):
-            await asyncio.sleep(0)
-        self.state = "committed" if kind is None else "rolled back"
-
-
-class Pool:
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def transaction(self) -> Transaction:
-        return self._transaction
-
-
-@asynccontextmanager
-async def pool(url: str) -> AsyncIterator[Namespace]:
-    """A transaction whose lock is lost half-way: its clean-up still completes."""
-    async with memory(url) as namespace:
-        transaction = Transaction(namespace["backend"])
-        with pytest.raises(LockLost):
-            yield namespace | {"pool": Pool(transaction)}
-        assert transaction.state == "rolled back"
 
 
 @asynccontextmanager
@@ -323,28 +132,6 @@ OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock")
 
 
 @asynccontextmanager
-async def one_call(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `pay(order, amount)`, decorated."""
-
-    async def charge(order: str, amount: int, fence: int = 1) -> None:
-        assert fence > 0
-        charged.append((order, amount))
-        assert (await locks.lock(f"order:{order}").info()) is not None
-
-    charged: list[tuple[str, int]] = []
-    async with memory(url) as namespace:
-        backend, locks = namespace["backend"], namespace["locks"]
-        shared = namespace | {"charge": charge}
-        yield shared
-        assert await shared["pay"]("42", amount=3) == "paid"
-        assert charged == [("42", 3)]
-        backend.steal("order:busy")
-        with pytest.raises(AcquireTimeout):
-            await shared["pay"]("busy", 3)
-        assert {order for order, _ in charged} == {"42"}
-
-
-@asynccontextmanager
 async def fail_open(url: str) -> AsyncIterator[Namespace]:
     """For a program with `refresh(key)`, which runs its block once or never, whatever happens."""
     async with memory(url) as namespace:
@@ -394,50 +181,6 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
         yield namespace
         async with namespace["locks"] as manager, manager.lock("order:42") as lease:
             assert lease.fence > 0
-
-
-@asynccontextmanager
-async def provided(url: str) -> AsyncIterator[Namespace]:
-    """A user's credential provider. At the end `locks` is a manager that works."""
-    namespace: Namespace = {"provider": redis.credentials.UsernamePasswordCredentialProvider("provided", "secret")}
-    with redis_cli.client(url) as client:
-        client.execute_command("ACL", "SETUSER", "provided", "on", ">secret", "~*", "&*", "+@all")
-        yield namespace
-        async with namespace["locks"] as manager, manager.lock("order:42"):
-            assert "provided" in [each["user"] for each in client.client_list()]
-        client.acl_deluser("provided")
-
-
-@asynccontextmanager
-async def hooks(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `locks` and an aiohttp `app` that opens and closes them; it runs twice."""
-    namespace: Namespace = {}
-    yield namespace
-    for _ in range(2):
-        runner = web.AppRunner(namespace["app"])
-        await runner.setup()
-        async with namespace["locks"].lock("order:42"):
-            pass
-        await runner.cleanup()
-        with pytest.raises(ConfigurationError, match="closed"):
-            await namespace["locks"].lock("order:42").acquire()
-
-
-@asynccontextmanager
-async def terminated(url: str) -> AsyncIterator[Namespace]:
-    """For a program with a `main()`: it gets SIGTERM while it holds a lock, and must leave none."""
-    namespace: Namespace = {}
-    yield namespace
-    task = asyncio.create_task(namespace["main"]())
-    with redis_cli.client(url) as client:
-        async with asyncio.timeout(10):
-            while not held(client, "nightly-report"):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait((task,))
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-        assert task.cancelled()
-        assert not held(client, "nightly-report")
 
 
 def prelude(name: str) -> Prelude:

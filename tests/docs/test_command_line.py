@@ -41,17 +41,20 @@ def test_every_output_is_real(redis_url: str, capfd: pytest.CaptureFixture[str])
     """Each command of the page, in its order: `python docs/examples/command_line.py` writes it anew."""
 
     def run(command: str) -> str:
-        command, _, pretty = command.partition(" | ")
         said = CliRunner().invoke(app, shlex.split(command)[1:], env={"AIOLOCK_URL": redis_url}).output
         out, err = capfd.readouterr()
         assert err == ""
-        return json.dumps(json.loads(said), indent=4) + "\n" if pretty else said + out
+        return said + out
 
     redis_cli.flush(redis_url)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(EXAMPLE.scene(redis_url)):
         page = EXAMPLE.rewritten(PAGE, run)
+        (held,) = json.loads(run("aiolock info --json order:42"))
     assert len(EXAMPLE.BLOCK.findall(PAGE)) >= 9
     assert constant(page) == constant(PAGE)
+    keys = {key for each in (held, *held["holders"], *held["queue"]) for key in each}
+    assert len(keys) >= 15
+    assert {key for key in keys if f"`{key}`" not in PAGE} == set()
 
 
 def test_every_command_is_described() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from .blocks import ROOT
 
@@ -30,34 +27,18 @@ async def test_stale_writes(redis_url: str) -> None:
 
 
 async def test_the_ways_to_sell(redis_url: str) -> None:
-    """The comparison of the page, in short: no way but the one without a lock sells what is not there."""
+    """The comparison, in short: no way but the one without a lock sells what is not there."""
     seen = await example("alternatives").measure(redis_url, processes=2, customers=40, rounds=1)
     assert [name for name, found in seen.items() if found["oversold"]] == ["no_lock"]
     assert not any(found["unsold"] for found in seen.values())
     assert [name for name, found in seen.items() if found["vain"]] == ["version"]
 
 
-def test_the_table_of_the_ways_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--write` replaces the page's table with one of the same ways, and nothing else."""
-    program, page = example("alternatives"), (ROOT / "docs/how-to/alternatives.md").read_text(encoding="utf-8")
-    copy = tmp_path / "how-to" / "alternatives.md"
-    copy.parent.mkdir()
-    copy.write_text(page, encoding="utf-8")
-    monkeypatch.setattr(program, "__file__", str(tmp_path / "examples" / "alternatives.py"))
-    program.write({name: dict.fromkeys(("rate", "oversold", "unsold", "vain"), 1.0) for name in program.WAYS})
-    old, new = page.splitlines(), copy.read_text(encoding="utf-8").splitlines()
-    rows = [(one, other) for one, other in zip(old, new, strict=True) if one != other and other.startswith("|")]
-    assert [one.split("|")[1] for one, _ in rows] == [other.split("|")[1] for _, other in rows]
-    assert len(rows) == len(program.WAYS)
-    rest = [(one, other) for one, other in zip(old, new, strict=True) if one != other and (one, other) not in rows]
-    assert all(other.startswith("CPython ") for _, other in rest)  # with today's date
-
-
 async def test_the_old_locks_break(redis_url: str) -> None:
     """Each scene of the page's program asserts what it says."""
     shown = await example("old_locks").show(redis_url)
-    page = (ROOT / "docs/how-to/alternatives.md").read_text(encoding="utf-8")
-    assert len(shown) == page.partition("## Locks that you should not write")[2].count("\n| ") - 2
+    page = (ROOT / "docs/how-to/migrating.md").read_text(encoding="utf-8")
+    assert len(shown) == page.partition("| the old lock |")[2].partition("\n\n")[0].count("\n| ") - 1
 
 
 def test_what_a_pair_costs_a_thread(redis_url: str) -> None:

@@ -23,6 +23,8 @@ from .blocks import PAGES, ROOT, blocks, name_of
 PUBLIC = {*aiolock.__all__, *aiolock.events.__all__, *aiolock.recipes.__all__, *aiolock.testing.__all__}
 TEXTS = {page: page.read_text(encoding="utf-8") for page in (*PAGES, ROOT / "CONTRIBUTING.md")}
 FRAMEWORKS = ("aiohttp", "apscheduler", "arq", "celery", "django", "fastapi", "http", "litestar", "starlette", "taskiq")
+ENTRY = re.compile(r"^- \[`(aiolock[\w.]+)`\]\(\S+#\1\)", re.M)
+ENTRIES = {page: set(ENTRY.findall(text)) for page, text in TEXTS.items()}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
 SITE, REPOSITORY = URLS["Documentation"], URLS["Repository"]
@@ -39,9 +41,9 @@ def source(target: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub gives to a page's headings."""
+    """The anchors that GitHub gives to a page's headings, and the site to entries."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {*ENTRY.findall(text)} | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name_of)
@@ -82,8 +84,8 @@ def test_every_file_named_exists() -> None:
 
 
 def test_every_error_and_reason_is_described() -> None:
-    """Broken by a public error or reason without a word, in a table and in the tree, in errors.md."""
-    text = TEXTS[ROOT / "docs/reference/errors.md"]
+    """Broken by a public error or reason without a word, in a table and in the tree, in troubleshooting.md."""
+    text = TEXTS[ROOT / "docs/how-to/troubleshooting.md"]
     tree = next(block.text for block in blocks("text") if "AiolockError" in block.text)
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     reasons = {reason for row in rows for reason in re.findall(r"`([A-Z_]+)`", row)}
@@ -100,32 +102,47 @@ def test_every_public_name_is_in_the_docs() -> None:
     assert words >= PUBLIC
 
 
-def test_every_public_name_has_a_reference_and_an_example() -> None:
-    """Broken by a name in `__all__` without a section under docs/reference that documents it and shows it in code."""
-    pages = [text for page, text in TEXTS.items() if page.parent.name == "reference"]
-    sections = [section for text in pages for section in re.split(r"^## ", text, flags=re.M)]
-    shown = {
-        name
-        for section in sections
-        for name in re.findall(
-            r"^\.\. auto(?:class|exception|function):: aiolock\.(?:events\.|recipes\.|testing\.)?(\w+)", section, re.M
-        )
-        if "```python" in section
+def entries(prefix: str) -> set[str]:
+    """The names that begin so, and have an entry in the reference: each is an item of a page, which links to itself."""
+    return {name.removeprefix(prefix) for names in ENTRIES.values() for name in names if name.startswith(prefix)}
+
+
+def test_every_public_name_has_a_reference() -> None:
+    """Broken by a name in `__all__` without an entry under docs/reference."""
+    assert entries("aiolock.") >= {*aiolock.__all__}
+    for module in (aiolock.events, aiolock.recipes, aiolock.testing, aiolock.sync):
+        again = {name for name in module.__all__ if getattr(module, name) is getattr(aiolock, name, None)}
+        assert entries(f"{module.__name__}.") >= {*module.__all__} - again
+
+
+@pytest.mark.parametrize("page", [page for page in ENTRIES if ENTRIES[page]], ids=name_of)
+def test_an_entry_links_to_itself(page) -> None:
+    here = f"{SITE}{page.relative_to(ROOT / 'docs').with_suffix('.html')}"
+    assert {*re.findall(r"^- \[`aiolock[\w.]+`\]\((\S+)#", TEXTS[page], re.M)} == {here}
+    assert "eval-rst" not in TEXTS[page]
+
+
+def test_every_call_is_shown() -> None:
+    """Broken by a public function, or a public method of a lock, that no page calls."""
+    text = "\n".join(text for page, text in TEXTS.items() if page.is_relative_to(ROOT / "docs"))
+    called = set(re.findall(r"\b(\w+)\(", text))
+    functions = {
+        name for name in PUBLIC if inspect.isfunction(getattr(aiolock, name, getattr(aiolock.recipes, name, 0)))
     }
-    assert shown >= PUBLIC
-
-
-def test_every_class_for_threads_has_a_reference_and_an_example() -> None:
-    """Broken by a name in `aiolock.sync.__all__` without a section in sync.md that shows it."""
-    text = TEXTS[ROOT / "docs/reference/sync.md"]
-    assert set(re.findall(r"^\.\. auto\w+:: aiolock\.sync\.(\w+)", text, re.M)) == set(aiolock.sync.__all__)
-    assert "```python" in text
+    assert functions >= {"leader", "guard"}
+    kinds = (LockManager, aiolock.Lock, aiolock.RWLockSide, aiolock.Semaphore, aiolock.Latch, aiolock.Condition)
+    methods = {
+        name
+        for kind in (*kinds, aiolock.Lease)
+        for name, item in vars(kind).items()
+        if inspect.isfunction(item) and not name.startswith("_")
+    }
+    assert functions | methods - {"aclose"} <= called
 
 
 def test_every_framework_has_a_reference_and_an_example() -> None:
-    """Broken by a public function or class of a framework's module without a section in contrib.md that shows it."""
-    pages = [text for page, text in TEXTS.items() if page.parent.name == "reference"]
-    sections = {part.partition("\n")[0]: part for text in pages for part in re.split(r"^## ", text, flags=re.M)}
+    """Broken by a public function or class of a framework's module without an entry, or that no program imports."""
+    code = "\n".join(block.text for block in blocks("python"))
     for framework in FRAMEWORKS:
         path = ROOT / "aiolock/contrib" / framework
         file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -135,10 +152,8 @@ def test_every_framework_has_a_reference_and_an_example() -> None:
                 names.add(node.name)
             elif path.is_dir() and isinstance(node, ast.ImportFrom):
                 names.update(alias.name for alias in node.names)
-        section = sections[f"aiolock.contrib.{framework}"]
-        assert "```python" in section
-        shown = re.findall(rf"^\.\. auto\w+:: aiolock\.contrib\.{framework}\.(\w+)", section, re.M)
-        assert {name for name in names if name[0] != "_"} <= set(shown), framework
+        assert {name for name in names if name[0] != "_"} <= entries(f"aiolock.contrib.{framework}."), framework
+        assert f"from aiolock.contrib.{framework} import" in code
 
 
 def test_every_option_is_in_the_table() -> None:

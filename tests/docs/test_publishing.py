@@ -17,7 +17,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-SECTIONS = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+SECTIONS = ["Breaking", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
 TOP = {
     *("aiolock", "tests", "benchmarks", "docs", "pyproject.toml", "docker-compose.yml", "Makefile", "LICENSE"),
     *("README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"),
@@ -37,8 +37,9 @@ def test_the_changelog_begins_with_unreleased_and_then_this_version() -> None:
 
 
 def test_the_changelog_keeps_to_its_sections() -> None:
-    """Keep a Changelog 1.1.0: each section once per version, in order."""
+    """Keep a Changelog 1.1.0, and what breaks first: each section once per version, in order, and not too long."""
     for version in re.split(r"^## ", CHANGELOG, flags=re.M)[1:]:
+        assert len(version.split()) <= 1200, version[:20]
         sections = re.findall(r"^### (.+)$", version, re.M)
         assert sections == [section for section in SECTIONS if section in sections], version[:20]
 

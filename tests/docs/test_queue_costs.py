@@ -1,4 +1,4 @@
-"""The cost tables of fair-lock.md, rw-lock.md and semaphore.md, counted on a real server."""
+"""The cost table of primitives.md, counted on a real server."""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from tests.support.proxy import FaultProxy
-
-HOST = "127.0.0.1"
+from tests.support.proxy import FaultProxy, Framing
 
 
 class RoutedLoop(asyncio.SelectorEventLoop):
@@ -34,10 +32,14 @@ class Network:
 
     Args:
         ports: of the servers.
+        framing: what they speak.
+        host: where they are; or the path of the Unix socket of the only one.
     """
 
-    def __init__(self, ports: Sequence[int]) -> None:
+    def __init__(self, ports: Sequence[int], framing: Framing, host: str) -> None:
         self._ports = list(ports)
+        self._framing = framing
+        self._host = host
         self._lines: dict[int, dict[int, FaultProxy]] = {}
         self._stack = AsyncExitStack()
 
@@ -45,7 +47,8 @@ class Network:
         """The way of one worker to each server."""
         if worker not in self._lines:
             self._lines[worker] = {
-                port: await self._stack.enter_async_context(FaultProxy(HOST, port)) for port in self._ports
+                port: await self._stack.enter_async_context(FaultProxy(self._host, port, framing=self._framing))
+                for port in self._ports
             }
         return {port: proxy.port for port, proxy in self._lines[worker].items()}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .kinds import CREW, NETWORK, Kind
+from .kinds import CREW, Kind
 from .places import PLACES
 from .uses import ALL
 
@@ -86,9 +86,9 @@ def draw(seed: str, seconds: float, place: str | None = None) -> Plan:
     kind = PLACES[place]
     options = _options(dice, place, kind.replicas)
     steps = max(3, round(seconds / FAULT_SECONDS))
-    groups: dict[str, Mapping[str, Kind]] = {"network": NETWORK, "crew": CREW, "place": kind.kinds}
-    if place == "file":
-        del groups["network"]  # there is none
+    groups: dict[str, Mapping[str, Kind]] = {"crew": CREW, "place": kind.kinds}
+    if kind.network:
+        groups["network"] = kind.network
     faults = tuple(_step(dice, groups) for _ in range(steps))
     return Plan(seed, place, dice.choice((3, 3, 4)), options, tuple(kind.uses) or ALL, faults)
 
@@ -102,7 +102,7 @@ def _options(dice: random.Random, place: str, replicas: bool) -> dict[str, Any]:
     if polls and place == "server":
         options["poll"] = True
     if place == "sentinel":
-        options["ttl"] = max(TTLS)  # docs/how-to/sentinel.md says why
+        options["ttl"] = max(TTLS)  # docs/how-to/topologies.md says why
     if replicated and replicas:
         options |= {"ttl": max(TTLS), "min_replicas": 1, "replica_timeout": 0.3}
     return options

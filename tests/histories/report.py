@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aiolock import __version__
+from benchmarks.environment import commit
+
 from .round import Outcome
 
 
@@ -29,7 +32,8 @@ class Report:
             "command": command, "seed": seed, "minutes": minutes,
             "began": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "versions": {"python": platform.python_version()},
+            "commit": commit(),
+            "versions": {"aiolock-redis": __version__, "python": platform.python_version()},
         }  # fmt: skip
         self._outcomes: list[Outcome] = []
 

@@ -29,6 +29,8 @@ LONG = 0.5
 HEAD_START = 0.1
 LEFT = 20.0
 """Seconds in which what killed processes held and queued for is gone."""
+QUEUE = 65.0
+"""Seconds that a queue lasts in which nobody stirs."""
 END = PATIENCE + 20.0
 
 
@@ -78,7 +80,7 @@ class _Round:
         if user := place.given.get("second_user"):
             for path in (folder, *folder.iterdir()):
                 os.chown(path, user, user)
-        self._network = Network(place.ports)
+        self._network = Network(place.ports, place.framing, place.host)
         self._crew = Crew(plan, place.given, folder, self._network, self._journal, self._lookout, self._resource)
         self._groups: dict[str, Network | Crew | Place] = {
             "network": self._network, "crew": self._crew, "place": place,
@@ -166,7 +168,9 @@ class _Round:
             self._outcome.recoveries.setdefault(use, []).append(round(got_in, 3))
 
     async def _nothing_left(self) -> None:
-        until = time.monotonic() + LEFT + TRAVEL
+        # A waiter that was killed just before the end is in its queue for as long as that lasts: nobody came to see it.
+        killed = any(fault.what == "kill" for fault in self._plan.faults[-1])
+        until = time.monotonic() + (QUEUE if killed else LEFT) + TRAVEL
         while (left := self._left()) and time.monotonic() < until:  # noqa: ASYNC110 - servers announce nothing
             await asyncio.sleep(0.2)
         self._outcome.violations += left

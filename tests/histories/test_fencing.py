@@ -40,11 +40,12 @@ def total(count: int) -> Event:
         [stay(1, "read", "a", 1, 3, 5), stay(2, "read", "a", 2, 3, 5)],
         [stay(1, "lock", "a", 1, 2, 6), stay(2, "lock", "a", 3, 3.1, 5, asked=0.5, lost=True, how="lost")],
         [*AGAIN, fault(0.1, 0.2, what="step_clock", loses=True), fault(2.2, 2.5, what="flush", loses=True)],
+        [stay(1, "write", "a", 1, 2, 6), stay(2, "read", "a", 3, 4, 5), fault(1.5, 1.6, what="failover", loses=True)],
     ],
     ids=[
         *("two", "with their count", "one was killed before it heard", "a write that may have counted"),
         *("a stale one is refused", "in a window", "it wrote on", "readers share one", "it knows that it is late"),
-        "its clock was set back before it lost all",
+        *("its clock was set back before it lost all", "the last writer was lost"),
     ],
 )
 def test_good_ones(told: list[Any]) -> None:

@@ -201,14 +201,15 @@ class Uses:
         async with self._ending(operation), _held(operation, lock.acquire(timeout=patience)) as held:
             seen = self._read_number(held, "n")
             if self._dice.random() < 0.5:
-                await self._again(operation, lock.acquire())
+                await self._again(operation, lock.acquire)
             else:  # another task, which is given the owner
-                await asyncio.create_task(self._again(operation, lock.acquire(owner=held.lease.owner)))
+                take = functools.partial(lock.acquire, owner=held.lease.owner)
+                await asyncio.create_task(self._again(operation, take))
             self._write_number(held, "n", seen)
 
-    async def _again(self, outer: Operation, taking: Acquisition[Lease]) -> None:
+    async def _again(self, outer: Operation, take: Take) -> None:
         operation = self._journal.begin("lock", "n", outer=outer.number, use="inner")
-        async with self._ending(operation, inner=True), _held(operation, taking):
+        async with self._ending(operation, inner=True), _held(operation, take()):
             await asyncio.sleep(self._stay())
 
     async def _ticket(self) -> None:

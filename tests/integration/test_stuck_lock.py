@@ -1,4 +1,4 @@
-"""The runbook's first scenario as an operator sees it: a real Prometheus, the dashboard's queries, and the alert."""
+"""The first scenario of Troubleshooting, as an operator sees it: Prometheus, the dashboard's queries, and the alert."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from tests.docs.test_dashboard import ALERTS, GRAPHS
 
 PROMETHEUS = shutil.which("prometheus")
 WAITERS = 20
-pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus on the PATH: it plays the runbook")
+pytestmark = pytest.mark.skipif(
+    PROMETHEUS is None, reason="no prometheus on the PATH: it plays Troubleshooting's first scenario"
+)
 
 
 class Prometheus:

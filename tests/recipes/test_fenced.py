@@ -394,7 +394,7 @@ async def test_leases_that_have_nothing_to_themselves(locks: LockManager, path: 
     async with over_aiosqlite(path) as connection:
         for lock in (locks.semaphore("doc", 2), locks.rw_lock("doc").read):
             async with lock as lease:
-                with pytest.raises(ConfigurationError, match="has nothing to itself"):
+                with pytest.raises(ConfigurationError, match="shares the lock, so its fence"):
                     fenced(lease, connection)
 
 

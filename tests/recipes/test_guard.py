@@ -303,7 +303,7 @@ async def test_writes_of_one_owner_go_one_after_another(
 
 async def test_an_acl_for_the_client(locks: LockManager, redis_url: str, raw: redis.asyncio.Redis) -> None:
     """The rights that the page names, beside the user's own, are enough."""
-    page = (ROOT / "docs/how-to/guarded-writes.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/protect-data.md").read_text(encoding="utf-8")
     rights = [right for span in re.findall(r"`(\+[^`]+ ~aiolock:[^`]+)`", page) for right in span.split()]
     assert rights
     await raw.execute_command("ACL", "SETUSER", "shop", "on", ">secret", "-@all", "~shop:*", "+incrby", *rights)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ from aiolock.backends.redis.failures import ErrorReply, code_of
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.guard import permit
-from aiolock.scripts.outcomes import Failed, Granted
-from tests.support.queues import FULL, KEYS, RW, SEMAPHORE, Queue, change
+from aiolock.scripts.outcomes import Failed, Granted, Queued
+from tests.support.queues import FULL, KEYS, RW, SEMAPHORE, Queue, assert_sound, change, holders
 from tests.support.scripting import Refused as Failure
 from tests.support.scripting import Side
 
+RELEASED = Path(__file__).parents[1] / "crossproc" / "released"
 TTL = 30_000
 HIGH = 2**51
 PERMITS, OTHER, WRITE = Queue(SEMAPHORE), Queue(SEMAPHORE, "other"), Queue(RW, want=1)
@@ -95,3 +98,51 @@ def test_what_is_no_hash_is_the_servers_to_refuse(side: Side) -> None:
     side.set(PERMITS.hash, "a string")
     with pytest.raises(Failure, match="WRONGTYPE"):
         side.run(PERMITS.info())
+
+
+# What earlier versions make of names that this one has written.
+
+
+def as_released(version: str, call: Call[Any]) -> Call[Any]:
+    """The same request, with the script of a release."""
+    script = copy.copy(call.script)
+    script.lua = (RELEASED / version / "queue" / f"{script.name}.lua").read_text(encoding="utf-8")
+    script.sha = f"{script.name} of {version}"
+    args = (call.args[0], "", *call.args[1:]) if version == "0.2.0" else call.args  # the channel had two parts
+    return Call(call.name, script, call.keys, args)
+
+
+@pytest.mark.parametrize("name", [PERMITS, WRITE], ids=["semaphore", "rw"])
+@pytest.mark.parametrize("held", [True, False])
+def test_a_process_of_0_2_gets_an_error(side: Side, name: Queue, held: bool) -> None:
+    """That version looks at no version, and took what it did not know for left-overs: it deleted them, and let its own
+    in. Kept by `state` in state.lua: the only field that it looks at, whose text it cannot read.
+    """
+    side.run(name.request("m:1", TTL, HIGH, ""))
+    if not held:
+        side.run(name.release("m:1", TTL, 0, "clean", False))
+    before = side.snapshot(name.keys)
+    with pytest.raises(Failure, match="attempt to perform arithmetic"):
+        side.run(as_released("0.2.0", name.request("n:1", TTL, 0, "")))
+    assert [kept for kept, _ in side.snapshot(name.keys)] == [kept for kept, _ in before]
+
+
+@pytest.mark.parametrize("name", [Queue(SEMAPHORE, want=2), WRITE], ids=["semaphore", "rw"])
+def test_processes_of_0_3_0_share_names(side: Side, name: Queue) -> None:
+    """They count the fields, and forget that one; this version does not bring it back, or both would go on to. Kept by
+    `state.state` in state.lua: only what makes a hash writes it.
+    """
+    side.run(name.request("m:1", TTL, HIGH, ""))
+    assert "state" in side.hash(name.hash)
+    queued = side.run(as_released("0.3.0", name.request("n:1", TTL, 0, "", queue_number=0)))
+    assert isinstance(queued, Queued)
+    assert "state" not in side.hash(name.hash)
+    assert_sound(side, name)
+    side.run(name.release("m:1", TTL, 0, "clean", False))
+    assert_sound(side, name)
+    assert list(holders(side, name)) == ["n:1"]
+    side.run(name.request("m:2", TTL, 0, "", queue_number=0))
+    side.run(as_released("0.3.0", name.release("n:1", TTL, 0, "clean", False)))
+    assert_sound(side, name)
+    assert list(holders(side, name)) == ["m:2"]
+    assert "state" not in side.hash(name.hash)

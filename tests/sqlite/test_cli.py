@@ -13,9 +13,10 @@ import pytest
 
 from aiolock import BackendError, LockLost, LockManager
 from aiolock.backends.redis import ErrorReply
-from aiolock.backends.sqlite.reader import FileReader, _matcher
+from aiolock.backends.sqlite.reader import FileReader
 from aiolock.backends.survey import BATCH, Survey
 from aiolock.backends.transactional.loaded import Loaded, Row
+from aiolock.backends.transactional.replies import matcher
 from aiolock.cli.namespace import Namespace
 from tests.cli.conftest import CommandLine
 
@@ -142,7 +143,7 @@ async def test_a_look_at_many_names_reads_each_once_and_stops_nobody(
             read.append(len(rows))
             return Loaded(now_us, rows, listeners)
 
-        monkeypatch.setattr("aiolock.backends.sqlite.reader.Loaded", loaded)
+        monkeypatch.setattr("aiolock.backends.transactional.replies.Loaded", loaded)
         many(path, 5000)
         async with Survey(url) as survey:
             names = Namespace(survey, "aiolock")
@@ -196,6 +197,6 @@ async def test_a_look_at_a_file_from_before_a_reboot(url: str, path: Path) -> No
     ],
 )
 def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
-    """As Redis reads them. Kept by _matcher."""
-    matches = _matcher(pattern)
+    """As Redis reads them. Kept by matcher."""
+    matches = matcher(pattern)
     assert [text for text in yes + no if matches(text)] == yes

@@ -190,7 +190,7 @@ async def test_a_socket_that_cannot_be(url: str, path: Path, caplog: pytest.LogC
         assert locks._runtime.waiting.poll == Poll()
     told = [record.message for record in caplog.records if "cannot wake this one there" in record.message]
     assert len(told) == 2, told
-    assert "not told of releases, so waiters poll" in told[0]
+    assert "no messages of releases, so waiters poll" in told[0]
     assert "let it create files in that folder" in told[0]
 
 

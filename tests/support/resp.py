@@ -8,9 +8,9 @@ BULK = (b"$", b"=", b"!")
 
 
 class Framer:
-    """Takes chunks as they come, returns frames as they complete."""
+    """Takes chunks as they come, returns frames as they complete; they are the same in both directions."""
 
-    def __init__(self) -> None:
+    def __init__(self, direction: str = "replies") -> None:
         self._pending = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -22,6 +22,10 @@ class Framer:
             start = end
         self._pending = self._pending[start:]
         return frames
+
+    def pushes(self, frame: bytes) -> bool:
+        """Whether no request asked for it."""
+        return frame.startswith(b">")
 
 
 def _end(data: bytes, start: int) -> int | None:

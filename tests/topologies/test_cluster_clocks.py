@@ -86,7 +86,7 @@ async def test_a_dead_holder_blocks_nobody_for_long(cluster: Cluster, kind: str,
 
 @pytest.mark.parametrize("kind", LOCKS)
 async def test_a_dead_holder_of_a_lock_behind_is_ended_by_force(cluster: Cluster, kind: str) -> None:
-    """As cluster.md says: it stays until that clock has caught up, or until you end it."""
+    """As topologies.md says: it stays until that clock has caught up, or until you end it."""
     target, source = cluster.masters[0], cluster.nodes[-1]
     (name,) = cluster.names_on(source)
     urls = cluster.urls

@@ -50,7 +50,7 @@ async def test_asking(masters_only: Cluster, deny: Deny, caplog: pytest.LogCaptu
     source, target = masters_only.masters[:2]
     deny(target, "asking")
     name = masters_only.names_on(source, 2)[1]
-    async with locks_of(masters_only, 0.3) as locks, locks_of(masters_only, 30.0) as patient:
+    async with locks_of(masters_only, 2.0) as locks, locks_of(masters_only, 30.0) as patient:
         for step in masters_only.moving(masters_only.slot(name), target):
             if step == "migrating":
                 with pytest.raises(BackendError, match="ASKING is refused") as caught:

@@ -39,9 +39,12 @@ async def test_a_failover_under_load(cluster: Cluster, how: str) -> None:
         assert how or crowd.lost == 0
 
 
+@pytest.mark.parametrize("tasks", [1, 3])
 @pytest.mark.parametrize("how", ["FORCE", "TAKEOVER"])
-async def test_what_an_old_master_released_is_free_on_the_new_one(cluster: Cluster, how: str) -> None:
-    """It answers until it hears of the other, which has what was held then. Kept by Releases.repeat."""
+async def test_what_an_old_master_released_is_free_on_the_new_one(cluster: Cluster, how: str, tasks: int) -> None:
+    """It answers until it hears of the other, which has what was held then. Several tasks of a process hand the name
+    on. Kept by Releases.repeat, and `ends` of TRANSFER.
+    """
     old = cluster.masters[0]
     names = cluster.names_on(old, 12)
     counts, done = Counter[str](), False
@@ -54,7 +57,7 @@ async def test_what_an_old_master_released_is_free_on_the_new_one(cluster: Clust
                         await asyncio.sleep(0.002)
                     counts[name] += 1
 
-        workers = [asyncio.ensure_future(work(name)) for name in names]
+        workers = [asyncio.ensure_future(work(name)) for name in names * tasks]
         async with asyncio.timeout(ENOUGH):
             for _ in range(3):
                 new = cluster.failover(old, how)  # type: ignore[arg-type]

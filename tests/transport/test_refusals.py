@@ -56,6 +56,11 @@ def url_of(server: RedisServer) -> str:
             "'a b' is used",
         ),
         ("ERR user_script:18: WRONGVERSION 0.4 a:b:rw:{c}:state script: 5f", False, "key 'a:b:rw:{c}:state', or"),
+        (
+            "ERR user_script:12: BADSTATE aiolock:rw:{a b}:state script: 5f",
+            False,
+            "delete the key 'aiolock:rw:{a b}:state'",
+        ),
         ("MOVED 3999 127.0.0.1:6381", False, "cluster"),
         ("ERR something else", False, "something else"),
         ("ERR Error running script (call to f_1): @user_script:1: WRONGTYPE Operation against", False, "another name"),

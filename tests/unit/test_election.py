@@ -664,7 +664,7 @@ async def test_running_tells_of_a_resignation(
         await backend.clock.advance(2.0)
         assert not mine.contending
         told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert told == ["no longer contends for 'feed': the leader's function returned, which resigns for good"]
+        assert told == ["no longer contends for 'feed': the leader's function returned, which resigns permanently"]
 
 
 async def test_running_ends_with_its_block_if_that_is_cancelled(

@@ -149,7 +149,7 @@ async def test_unreachable_at_the_deadline_and_not_before(
         await backend.clock.advance(DEADLINE - 0.001)
         assert not task.done()
         await backend.clock.advance(0.001)
-        with expect_loss(LossReason.UNREACHABLE, "until its deadline: the server is away"):
+        with expect_loss(LossReason.UNREACHABLE, "until its deadline: the server is unreachable"):
             await task
     assert left == [MARGIN * 1000]
 

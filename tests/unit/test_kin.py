@@ -62,7 +62,7 @@ async def test_it_is_told_once(
         await backend.clock.advance(0.9)
         assert warnings(caplog) == []
         await backend.clock.advance(0.2)
-        assert warnings(caplog) == [f"task 'the child' waits for lock 'a', perhaps for ever: {why}"]
+        assert warnings(caplog) == [f"task 'the child' waits for lock 'a', perhaps without end: {why}"]
         assert vars(caplog.records[-1])["lock_name"] == "a"
         await backend.clock.advance(60.0)
         assert len(warnings(caplog)) == 1

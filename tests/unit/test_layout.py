@@ -143,6 +143,8 @@ OF_FRAMEWORKS = {
 
 
 OF_FILES = {
+    "backends/postgres/__init__.py": {"asyncpg"},
+    "backends/postgres/session.py": {"asyncpg"},
     "recipes/transactions.py": {"django", "sqlalchemy"},
     "scripts/interpreter.py": {"lupa"},
     "testing/pytest_plugin.py": {"pytest"},

@@ -127,7 +127,7 @@ async def test_an_impossible_answer_stays_with_its_name(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
     """A user wrote into a state by hand. Kept by Fences.heard: `MAX_FENCE`."""
-    change(backend, "a", fence=10**20)
+    change(backend, "a", fence=2**53 - 1)
     async with locks.lock("a"):
         pass
     async with locks.lock("b") as lease:

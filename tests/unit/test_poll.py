@@ -146,7 +146,7 @@ async def test_asks_at_growing_intervals(polling: LockManager, peer: LockManager
 
 
 async def test_what_polling_costs_by_default(backend: Server, peer: LockManager, crew: Crew) -> None:
-    """As docs/how-to/polling.md says."""
+    """As docs/how-to/topologies.md says."""
     async with LockManager(Server(backend), waiting=Poll()) as locks:
         server = server_of(locks)
         async with peer.lock("a"):

@@ -137,7 +137,7 @@ async def test_no_holder_is_known_in_an_outage(locks: LockManager, backend: Memo
     """So nobody is said to hold it, and it is known at once. Kept by LocalQueue.away."""
     with backend.outage():
         waiting = crew.start(acquire(locks.lock(NAME), timeout=0.5))
-        with pytest.raises(BackendError, match=r"got no answer: the server is away") as caught:
+        with pytest.raises(BackendError, match=r"got no answer: the server is unreachable") as caught:
             await waiting
     assert isinstance(caught.value.__cause__, BackendError)
     await settle(backend)
@@ -156,7 +156,7 @@ async def test_the_holder_from_before_an_outage(
         error = waiting.exception()
         assert isinstance(error, AcquireTimeout)
         assert error.holder == of(peer, "nightly")
-        assert "number 1 in the queue; since then the server is away" in str(error)
+        assert "number 1 in the queue; since then the server is unreachable" in str(error)
         assert isinstance(error.__cause__, BackendError)
         await settle(backend)
 
@@ -178,7 +178,7 @@ async def test_an_outage_is_the_cause(locks: LockManager, backend: MemoryBackend
 
     with backend.outage():
         asking = crew.start(ask())
-        with pytest.raises(BackendError, match=r"got no answer: the server is away") as caught:
+        with pytest.raises(BackendError, match=r"got no answer: the server is unreachable") as caught:
             await asking
     assert caught.value.name == NAME
     assert caught.value.transient
@@ -192,7 +192,7 @@ async def test_a_latch_in_an_outage(locks: LockManager, backend: MemoryBackend, 
     await settle(backend)
     with backend.outage():
         await backend.clock.advance(1.1)
-        with pytest.raises(WaitTimeout, match=r"2 of 2 counts are missing: the server is away") as caught:
+        with pytest.raises(WaitTimeout, match=r"2 of 2 counts are missing: the server is unreachable") as caught:
             await waiting
     assert isinstance(caught.value.__cause__, BackendError)
 
@@ -202,7 +202,7 @@ async def test_nested_in_an_outage(locks: LockManager, backend: MemoryBackend, c
     async with locks.lock(NAME) as lease:
         with backend.outage():
             nesting = crew.start(acquire(locks.lock(NAME), owner=lease.owner, timeout=0.5))
-            with pytest.raises(BackendError, match="the server is away") as caught:
+            with pytest.raises(BackendError, match="the server is unreachable") as caught:
                 await nesting
         assert isinstance(caught.value.__cause__, BackendError)
         await settle(backend)
@@ -215,7 +215,8 @@ async def test_a_quorum_names_the_outage_of_each_node() -> None:
     async with LockManager.quorum(nodes) as locks:
         with nodes[1].outage(), nodes[2].outage():
             waiting = asyncio.ensure_future(acquire(locks.lock(NAME), timeout=1.0))
-            with pytest.raises(QuorumError, match=r"node 2: the server is away.* node 3: the server is away") as caught:
+            both = r"node 2: the server is unreachable.* node 3: the server is unreachable"
+            with pytest.raises(QuorumError, match=both) as caught:
                 await waiting
         assert isinstance(caught.value.__cause__, BackendError)
         await settle(one)

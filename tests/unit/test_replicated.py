@@ -21,6 +21,8 @@ from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import SCRIPTS, LockCalls
 from aiolock.scripts.outcomes import Granted, Released
 from aiolock.testing import MemoryBackend
+from tests.contract.places import MemoryPlace
+from tests.support import locks
 
 GRANTED = Granted(1, 1000, False)
 RELEASED = Released(1)
@@ -311,6 +313,30 @@ async def test_the_next_server_gets_the_latest_releases(service: Service) -> Non
     assert len(service.connect("newest")) == 2
 
 
+@pytest.mark.parametrize("tainted", [False, True])
+async def test_who_handed_a_name_on_has_released_it(service: Service, tainted: bool) -> None:
+    """The next server may not know that, nor who got it. Kept by `ends` of TRANSFER."""
+    calls, side = LockCalls(Keys("aiolock"), "n", 3_000), MemoryPlace().side
+    grant = side.run(calls.acquire(Bid("m:1", 30_000, 0, "here")))
+    assert isinstance(grant, Granted)
+    call = calls.transfer("m:1", grant.fence, Bid("m:2", 30_000, 0, "here"), 1, tainted)
+    service.backend.post(call)
+    answer(call, Granted(grant.fence + 1, 30_000, False))
+    service.connect("new")
+    again = service.written[-1]
+    side.run(again)
+    assert locks.held_names(side) == []
+    assert bool(locks.tombstones(side)) is tainted
+
+
+async def test_work_that_was_resumed_goes_on(service: Service) -> None:
+    """Its detached hold stays for whoever has the ticket. Kept by _end_of: `over`."""
+    call = LockCalls(Keys("aiolock"), "n", 3_000).resume("m:1", 7, Bid("m:2", 30_000, 0, "here"), tainted=False)
+    service.backend.post(call)
+    answer(call, Granted(8, 30_000, False))
+    assert service.connect("new") == []
+
+
 async def test_only_what_was_released_is_told_again(service: Service) -> None:
     """Kept by Releases.add: a release that failed is repeated by its maker."""
     call = LockCalls(Keys("aiolock"), "n", 3_000).release("m:1", 1000, 0, "clean", False)
@@ -346,5 +372,5 @@ def test_which_scripts_end_an_owner() -> None:
     """The next master gets these again; a late copy of another would do harm."""
     families = {"lock": SCRIPTS, "multi": multi.SCRIPTS, "queue": queue.SCRIPTS, "once": once.SCRIPTS}
     ends = {(family, script.name) for family, scripts in families.items() for script in scripts if script.ends}
-    assert ends == {("lock", "release"), ("multi", "release"), ("queue", "release")}
+    assert ends == {("lock", "release"), ("lock", "transfer"), ("multi", "release"), ("queue", "release")}
     assert not multi.GIVE_BACK.ends

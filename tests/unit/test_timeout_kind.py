@@ -166,7 +166,7 @@ async def test_attempts_behind_a_task_that_asks_a_server_which_is_away(
         first = crew.start(acquire(locks.lock("a")))
         tasks = [crew.start(attempt(locks.lock("a"))) for _ in range(2)]
         for task in (first, *tasks):
-            with pytest.raises(BackendError, match="got no answer: the server is away"):
+            with pytest.raises(BackendError, match="got no answer: the server is unreachable"):
                 await task
     await settle(backend)
 
@@ -234,7 +234,7 @@ async def test_a_server_that_refuses_connections(
     with backend.outage():
         tasks = [crew.start(acquire(lock, timeout=timeout)) for _ in range(3)]
         for task in tasks:
-            with pytest.raises(BackendError, match="the server is away"):
+            with pytest.raises(BackendError, match="the server is unreachable"):
                 await task
     await settle(backend)
     assert lock_keys(backend) == []
@@ -250,7 +250,7 @@ async def test_a_connection_that_dies_and_is_refused(locks: LockManager, backend
         await settle(backend)
         with backend.outage():
             attempt = crew.start(acquire(locks.lock("b"), timeout=9.0))
-            with pytest.raises(BackendError, match="the server is away"):
+            with pytest.raises(BackendError, match="the server is unreachable"):
                 await attempt
             await backend.clock.advance(6.0)
             assert not behind.done()

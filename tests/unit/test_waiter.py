@@ -217,6 +217,49 @@ async def test_its_grant_comes_too_late(mine: LockManager, slow: Wrapping, crew:
         await settle(slow)
 
 
+async def test_an_outage_after_a_grant_that_came_too_late(mine: LockManager, slow: Wrapping, crew: Crew) -> None:
+    """The server has answered since it came, so it waits until that is back. Kept by Waiter._answered: `replies`."""
+    holder = Holder(crew, mine.lock("a", ttl=1.0))
+    await turns(2)
+    slow.clock.jump(0.95)
+    while not slow.settled:
+        await turns(1)
+    with slow.outage():
+        await settle(slow)
+        assert not holder.task.done()
+    await settle(slow)
+    assert not (await holder.entered).lost
+    await holder.end()
+
+
+async def test_it_begins_no_turn(mine: LockManager, peer: LockManager, slow: Wrapping, crew: Crew) -> None:
+    """Nobody waited in its process when it was granted: whoever waits elsewhere is next.
+
+    Kept by Waiter._answered: `turn`.
+    """
+    lock = mine.lock("a")
+    (theirs,) = await queue_up(crew, peer.lock("a"), 1, slow)
+    first, *gone = await queue_up(crew, lock, 3, slow)
+    await theirs.end()
+    await settle(slow)
+    assert first.entered.done()  # and begins a turn of its process
+    for holder in gone:
+        holder.task.cancel()
+    await settle(slow)
+    await first.end()
+    await settle(slow)
+    (alone,) = await queue_up(crew, lock, 1, slow)
+    (other,) = await queue_up(crew, peer.lock("a"), 1, slow)
+    (last,) = await queue_up(crew, lock, 1, slow)
+    await alone.end()
+    await settle(slow)
+    assert other.entered.done()
+    assert not last.entered.done()
+    for holder in (other, last):
+        await holder.end()
+        await settle(slow)
+
+
 @pytest.mark.parametrize("after", WHILE_ASKING)
 async def test_it_is_ended_by_force(
     mine: LockManager, peer: LockManager, slow: Wrapping, crew: Crew, after: int

@@ -238,7 +238,7 @@ class ClusterBackend(Backend):
             if told is not None:
                 told(result)
         finally:
-            if call.script.ends and self._router is not None:
+            if call.script.ends is not None and self._router is not None:
                 self._releases.add(call, result, owner)
             elif awaits(result):
                 (self._companion or self)._attend(call.keys[0])

@@ -374,7 +374,7 @@ def _away(node: Node) -> BackendError | None:
     if known is None:
         return None
     transient = isinstance(known, BackendError) and known.transient
-    failure = BackendError("", f"the cluster's node {node.address} is away: {known}", transient=transient)
+    failure = BackendError("", f"the cluster's node {node.address} is unreachable: {known}", transient=transient)
     failure.__cause__ = known
     return failure
 

@@ -1,13 +1,15 @@
 """What we take from redis-py and valkey-py: how to connect. Everything that depends on their versions is in this file.
 
-Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened. A version that may
-not have them is refused by name. valkey-py does not run: only the settings of its client are read.
+Private names of redis-py: `Connection._reader` and `Connection._writer`, the streams that it opened, and what it opens
+them with, `Connection._connection_arguments`. A version that may not have them is refused by name. valkey-py does not
+run: only the settings of its client are read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeGuard
@@ -244,12 +246,34 @@ def take_streams(connection: Connection) -> tuple[asyncio.StreamReader, asyncio.
     return (reader, writer) if reader is not None and writer is not None else None
 
 
+async def open_on(connection: Connection, reached: socket.socket, context: ssl.SSLContext | None, host: str) -> None:
+    """Open a connection on a socket that is connected; its end is the connection's, whatever happens.
+
+    Args:
+        connection: `is_direct`.
+        reached: the socket.
+        context: for TLS; None without.
+        host: whose certificate the server must have.
+
+    Raises:
+        Exception: whatever redis-py raises.
+    """
+    left = [{"sock": reached, "ssl": context, "server_hostname": host if context else None}]
+    vars(connection)["_connection_arguments"] = left.pop
+    try:
+        await connection.connect()
+    finally:
+        if left:  # the loop never got it
+            reached.close()
+
+
 def load_files(connection: Connection) -> ssl.SSLContext | None:
     """Load the files that TLS needs, and return its context; None if it is not used. redis-py would call a missing file
     an error of the network.
 
     Raises:
         OSError, ValueError: a file cannot be read, or does not hold what it must.
+        TypeError: an option is of a wrong type.
     """
     settings = getattr(connection, "ssl_context", None)
     return None if settings is None else settings.get()  # which keeps it
@@ -354,7 +378,8 @@ def _of_url(url: str) -> Recipe:
         what = f"{foreign[0]} is not supported" if foreign else "not a URL that aiolock knows"
         raise ConfigurationError(
             "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
-            "sqlite:///locks.db for a file, or memory:// for tests (percent-encode special characters in a password)"
+            "sqlite:///locks.db for a file, postgresql://user@host/database, or memory:// for tests (percent-encode "
+            "special characters in a password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

@@ -6,18 +6,22 @@ import asyncio
 import contextlib
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, cast, runtime_checkable
 
 import hiredis
+from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
-from .clients import Client, Connection, Recipe, is_direct, load_files, recipe, take_streams
+from .clients import Client, Connection, Recipe, is_direct, load_files, open_on, recipe, take_streams
 from .credentials import Credentials
 from .failures import unconnected
 from .protocol import RespProtocol
+from .resolver import Resolver
 from .scheme import Scheme
 from .tls import unusable
 
@@ -64,6 +68,7 @@ class ServerConnector:
     Args:
         source: a URL, a client whose connection settings are used, or how to connect.
         pushes: messages may arrive between replies, which needs RESP3; with False RESP2 suffices.
+        resolver: finds its address; shared with other connectors, if they have the same host.
 
     Attributes:
         credentials: the client's provider of user and password, if it has one.
@@ -72,11 +77,12 @@ class ServerConnector:
         ConfigurationError: not a URL or client of one server.
     """
 
-    def __init__(self, source: str | Client | Recipe, pushes: bool = True) -> None:
+    def __init__(self, source: str | Client | Recipe, pushes: bool = True, resolver: Resolver | None = None) -> None:
         self._class, self._options = source if isinstance(source, tuple) else recipe(source, 3 if pushes else 2)
         self.credentials: Credentials | None = self._options.get("credential_provider")
         self.db: int = int(self._options.get("db") or 0)
         self.fixed: bool = True
+        self._resolver = Resolver() if resolver is None else resolver
         self._reached = False  # once: its scheme is right, and what happens next is an outage
         path, self._host = self._options.get("path"), str(self._options.get("host", "localhost"))
         self._port: int | str = self._options.get("port", 6379)
@@ -97,13 +103,17 @@ class ServerConnector:
         connection = self._make()
         try:
             context = load_files(connection)
-        except (OSError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise unusable(self._options, error) from error
         try:
-            if self._reached or not is_direct(self._class):
+            if not is_direct(self._class):
                 await connection.connect()
+            elif self._reached:
+                await self._open(connection, context)
             else:
-                await Scheme(self._host, int(self._port), context).check(connection.connect)
+                await Scheme(self._host, int(self._port), context, self._reach).check(
+                    partial(self._open, connection, context)
+                )
         except BaseException:
             if streams := take_streams(connection):
                 streams[1].close()
@@ -113,6 +123,19 @@ class ServerConnector:
             raise ConnectionError("the connection was lost as soon as it was made")
         self._reached = True
         return Link(*streams, named=bool(self._options.get("client_name")))
+
+    async def _reach(self) -> socket.socket:
+        async with asyncio.timeout(self._options["socket_connect_timeout"]):
+            return await self._resolver.connect(self._host, int(self._port))
+
+    async def _open(self, connection: Connection, context: ssl.SSLContext | None) -> None:
+        try:
+            reached = await self._reach()
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise NotConnected(str(error)) from error
+        await open_on(connection, reached, context, self._host)
 
 
 class Link:

@@ -22,7 +22,7 @@ _RIGHTS = (
     ("INFO", "+info", "the server's version and eviction policy are unknown"),
     ("ROLE", "+role", "so is whether it is the master, or a node of a cluster"),
     ("PUBLISH", "+publish", "those who wait for what is released here ask for it, and get no message"),
-    ("PUBSUB NUMSUB", "+pubsub|numsub", "a process that was killed while it waited is given its turn all the same"),
+    ("PUBSUB NUMSUB", "+pubsub|numsub", "a process that was killed while it waited is still given its turn"),
 )
 """Commands of the greeting, in its order: the right, and what is lost without it."""
 Mode = Literal["standalone", "cluster", "sentinel"]

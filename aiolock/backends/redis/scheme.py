@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
@@ -30,12 +31,16 @@ class Scheme:
         host: the server's.
         port: the server's.
         context: for TLS; None without.
+        reach: connects to it.
     """
 
-    def __init__(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: str, port: int, context: ssl.SSLContext | None, reach: Callable[[], Awaitable[socket.socket]]
+    ) -> None:
         self._host = host
         self._port = port
         self._context = context
+        self._reach = reach
 
     async def check(self, connect: Callable[[], Awaitable[None]]) -> None:
         """Run `connect`.
@@ -106,7 +111,8 @@ class Scheme:
             return b""
 
     async def _exchange(self, said: bytes, context: ssl.SSLContext | None) -> bytes:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=context)
+        named = None if context is None else self._host
+        reader, writer = await asyncio.open_connection(sock=await self._reach(), ssl=context, server_hostname=named)
         try:
             writer.write(said)
             return await reader.read(2)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...errors import ConfigurationError
 from .clients import ClusterClient, Recipe, Remap, adapted, of_cluster, of_url
 from .connection import ServerConnector
+from .resolver import Resolver
 
 PORT = 6379
 
@@ -22,11 +23,11 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def connector_at(address: Address, made: Recipe, pushes: bool) -> ServerConnector:
-    """Return what connects to a server as a recipe says, but at `address`; `pushes` as for `ServerConnector`."""
+def connector_at(address: Address, made: Recipe, pushes: bool, resolver: Resolver) -> ServerConnector:
+    """Return what connects to a server as a recipe says, but at `address`; the rest as for `ServerConnector`."""
     kind, options = made
     options = {**options, "host": address.host, "port": address.port}
-    return ServerConnector(adapted((kind, options), 3 if pushes else 2), pushes)
+    return ServerConnector(adapted((kind, options), 3 if pushes else 2), pushes, resolver)
 
 
 class Seeds:
@@ -45,6 +46,7 @@ class Seeds:
     def __init__(self, source: Sequence[str] | ClusterClient) -> None:
         self.addresses: Sequence[Address]
         self._remap: Remap | None = None
+        self._resolver = Resolver()
         if isinstance(source, Sequence):
             self._recipe, self.addresses = _of_urls(source)
         else:
@@ -63,7 +65,7 @@ class Seeds:
             address: where.
             pushes: messages may arrive between replies.
         """
-        return connector_at(address, self._recipe, pushes)
+        return connector_at(address, self._recipe, pushes, self._resolver)
 
 
 def _of_urls(urls: Sequence[str]) -> tuple[Recipe, list[Address]]:

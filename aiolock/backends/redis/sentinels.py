@@ -11,6 +11,7 @@ from ...scripts.view import pairs_of
 from .clients import Client, Recipe, adapted, of_host, of_sentinel, of_url
 from .connection import Asker, ServerConnector
 from .failures import ErrorReply, refused, unknown
+from .resolver import Resolver
 from .seeds import Address, connector_at
 
 PORT = 26379
@@ -76,12 +77,15 @@ class Sentinels:
                 "", "Sentinels need a list of addresses and the master's name: "
                 "LockManager.sentinel([(host, 26379), …], service='mymaster')"
             )  # fmt: skip
-        self.connectors: list[ServerConnector] = [ServerConnector(adapted(made, 3)) for made in sentinels]
+        self._resolver = Resolver()
+        self.connectors: list[ServerConnector] = [
+            ServerConnector(adapted(made, 3), resolver=self._resolver) for made in sentinels
+        ]
         self.server(Address("localhost", 0), True)  # finds bad options
 
     def server(self, address: Address, pushes: bool) -> ServerConnector:
         """Return what connects to the server at `address`; `pushes`: messages may arrive between replies."""
-        return connector_at(address, self._recipe, pushes)
+        return connector_at(address, self._recipe, pushes, self._resolver)
 
     async def ask(self) -> list[Report]:
         """Ask all at once; one of them must answer.

@@ -38,13 +38,13 @@ _QUOTED = re.compile(r"^\[[^]]*\] ?|\.? \(_ssl\.c:\d+\)$")
 
 
 def unusable(options: Mapping[str, Any], error: Exception) -> ConfigurationError:
-    """Return the error for TLS files that cannot be loaded.
+    """Return the error for TLS files or options that cannot be used.
 
     Args:
         options: of the connection: the files are among them.
         error: why.
     """
-    given = [(name, options[name]) for name in _FILES if options.get(name)]
+    given = [(name, options[name]) for name in _FILES if options.get(name) and not isinstance(error, TypeError)]
     files = [one for one in given if not os.path.exists(one[1])] or given
     check = ", ".join(f"{name}={file}" for name, file in files) or "the options that begin with ssl_"
     failure = ConfigurationError("", f"TLS cannot be used ({_QUOTED.sub('', str(error))}): check {check}")

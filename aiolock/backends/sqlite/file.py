@@ -31,8 +31,8 @@ SCHEMA = (
 FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
 """Seconds between two attempts, while others keep the file locked: the first, and at most."""
 _MEANINGS = {
-    sqlite3.SQLITE_BUSY: "another process keeps it locked: a transaction that was left open, or a process that stands "
-    "still in one",
+    sqlite3.SQLITE_BUSY: "another process keeps it locked: a transaction that was left open, or a process that is "
+    "paused in one",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that its folder exists, and that you may write there",
     sqlite3.SQLITE_CORRUPT: "it is damaged: stop all its users and delete it; whoever holds a lock then loses it",
     sqlite3.SQLITE_FULL: "the disk is full: make room",

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...errors import BackendError
-from ...scripts.commands import COMMANDS
-from ...scripts.store import WrongType
 from ...scripts.view import Command
-from ..redis import ErrorReply
 from ..survey import Reader
 from ..transactional.engine import Unavailable
-from ..transactional.loaded import Loaded
+from ..transactional.replies import SCAN, Page, keys_of, page_of, replies
 from .clock import HostClock
 from .file import LockFile
 from .rows import load
@@ -95,61 +90,16 @@ class FileReader(Reader):
         try:
             clock = HostClock(link)  # writes only if nobody has opened the file since the host was started
             now = clock.now_us()
-            store = Loaded(now, load(link, list(dict.fromkeys(_keys(commands)))), lambda _: 0)
-            replies = [
-                _scan(link, now, *words) if name == "SCAN" else _reply(store, name, *words) for name, *words in commands
-            ]
+            rows = load(link, keys_of(commands))
+            scanned = {one: _keys_on(link, now, page_of(one)) for one in commands if one[0] == SCAN}
             link.execute("COMMIT")
         finally:
             if link.in_transaction:
                 link.execute("ROLLBACK")
         self.ahead_us = now - time.time_ns() // 1000
-        return replies
+        return replies(now, rows, commands, scanned)
 
 
-def _keys(commands: Sequence[Command]) -> Iterator[str]:
-    """What they read."""
-    for name, *words in commands:
-        if name != "SCAN":
-            yield from words if name == "MGET" else words[:1]
-
-
-def _scan(
-    link: sqlite3.Connection, now_us: int, cursor: str, _match: str, pattern: str, _count: str, most: str
-) -> list[object]:
-    """Answer with the keys that match among the next few; the cursor is the last of them."""
+def _keys_on(link: sqlite3.Connection, now_us: int, page: Page) -> list[str]:
     query = "SELECT key FROM aiolock WHERE key > ? AND (expires_us IS NULL OR expires_us > ?) ORDER BY key LIMIT ?"
-    keys = [key for (key,) in link.execute(query, ("" if cursor == "0" else cursor, now_us, int(most)))]
-    following = keys[-1] if len(keys) == int(most) else "0"
-    return [following.encode(), [key.encode() for key in filter(_matcher(pattern), keys)]]
-
-
-def _reply(store: Loaded, name: str, *words: str) -> object:
-    if name == "MGET":
-        texts = [_reply(store, "GET", key) for key in words]
-        return [None if isinstance(text, ErrorReply) else text for text in texts]
-    try:
-        return _as_bytes(COMMANDS[name](store, *words))
-    except WrongType as error:
-        return ErrorReply(str(error))
-
-
-def _as_bytes(answer: Any) -> object:
-    if isinstance(answer, list):
-        return [_as_bytes(one) for one in answer]
-    return answer.encode() if isinstance(answer, str) else answer
-
-
-def _matcher(pattern: str) -> Callable[[str], object]:
-    """A glob as Redis reads it: `*`, `?`, `[a-c]`, and a backslash before what means itself."""
-    parts = []
-    for token in re.findall(r"\\.|\[\^?(?:\\.|[^]])*\]|.", pattern, re.DOTALL):
-        if token == "*":
-            parts.append(".*")
-        elif token == "?":
-            parts.append(".")
-        elif len(token) > 1 and token[0] == "[":
-            parts.append(token)
-        else:
-            parts.append(re.escape(token.removeprefix("\\") or "\\"))
-    return re.compile("".join(parts), re.DOTALL).fullmatch
+    return [key for (key,) in link.execute(query, (page.after, now_us, page.most))]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,6 +23,8 @@ class SerialThread:
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], object]] | None] = SimpleQueue()
+        self._ended: Future[None] = Future()
+        self._ended.set_running_or_notify_cancel()  # so that nobody who gives up waiting cancels it for the others
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -32,7 +35,8 @@ class SerialThread:
     async def stop(self) -> None:
         """End after the last job, and wait for that; on any loop."""
         self._jobs.put(None)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        await asyncio.wrap_future(self._ended)  # not in a thread of the loop's: those may have other things to do
+        self._thread.join()
 
     def _work(self) -> None:
         while (task := self._jobs.get()) is not None:
@@ -44,3 +48,4 @@ class SerialThread:
             with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
                 self._loop.call_soon_threadsafe(done, result)
             del task, job, done, result  # nothing is kept until the next job comes
+        self._ended.set_result(None)

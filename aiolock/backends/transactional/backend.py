@@ -65,7 +65,7 @@ class TransactionalBackend(Backend):
         self._wakes: dict[str, Wake] = {}
         self._busy = False  # a transaction is on its way, or a pause before the next
         self._failures = 0  # in a row
-        self._away_since = 0.0
+        self._away_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.Future[None] | None = None
         self.unreachable = None
@@ -169,8 +169,8 @@ class TransactionalBackend(Backend):
                 call.end(outcome)
             else:
                 call.answer(outcome)
-        if self._loop is not None and self.unreachable is not None:
-            self._resume()
+        if self._loop is not None and self._away_since is not None:
+            self._resume(self._away_since)
         self._busy = False
         if self._waiting and self._loop is not None:
             self._transact()
@@ -189,9 +189,12 @@ class TransactionalBackend(Backend):
                 failure.__cause__ = error
                 call.end(failure)
         self._waiting.extendleft(reversed(kept))
-        if self.unreachable is None:
+        if self._away_since is None:
             self._away_since = self._loop.time()
             self._tell(Disconnected(self._engine.address, error, f"cannot be used ({error})"))
+            if why.lost:
+                self._timer = self._loop.call_later(0, self._transact)
+                return
         self.unreachable = error
         for call in list(self._waiting):
             call.unreachable(error)
@@ -200,11 +203,11 @@ class TransactionalBackend(Backend):
         if self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
 
-    def _resume(self) -> None:
+    def _resume(self, since: float) -> None:
         """It can be used again: messages may have been missed, and all that is held may be gone."""
         assert self._loop is not None
-        self.unreachable, self._failures = None, 0
-        self._tell(Reconnected(self._engine.address, self._loop.time() - self._away_since))
+        self.unreachable, self._away_since, self._failures = None, None, 0
+        self._tell(Reconnected(self._engine.address, self._loop.time() - since))
         try:
             self._reconnected()
         except Exception:
@@ -214,7 +217,7 @@ class TransactionalBackend(Backend):
 
     # Messages.
 
-    def _deliver(self, channel: str, payload: str) -> None:
+    def _deliver(self, channel: str, payload: str | None) -> None:
         wake = self._wakes.get(channel)
         if wake is not None:
             wake(payload)

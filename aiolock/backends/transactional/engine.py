@@ -19,16 +19,17 @@ class Unavailable(Exception):
     Args:
         error: why, for users.
         ran: what was asked for may have been done; False if nothing was.
+        lost: a connection has ended; a new one may do at once.
 
     Attributes:
-        error: see above.
-        ran: see above.
+        error, ran, lost: see above.
     """
 
-    def __init__(self, error: AiolockError, ran: bool = False) -> None:
+    def __init__(self, error: AiolockError, ran: bool = False, lost: bool = False) -> None:
         super().__init__(str(error))
         self.error: AiolockError = error
         self.ran: bool = ran
+        self.lost: bool = lost
 
 
 class Engine(Protocol):
@@ -43,11 +44,11 @@ class Engine(Protocol):
     address: str
     abilities: Abilities
 
-    async def open(self, deliver: Callable[[str, str], None]) -> None:
+    async def open(self, deliver: Callable[[str, str | None], None]) -> None:
         """Make it usable.
 
         Args:
-            deliver: gets messages, on the loop: channel and payload.
+            deliver: gets messages, on the loop: channel and payload; None if any may have been missed.
 
         Raises:
             Unavailable: it cannot be used now, or at all.

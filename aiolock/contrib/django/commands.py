@@ -27,7 +27,7 @@ class LockedCommand:
 
     Put it before `BaseCommand`, or another class of commands.
 
-    The lock is taken before `handle()`, with the manager of `get_locks()`, and given back after it. If another one
+    The lock is taken before `handle()`, with the manager of `get_locks()`, and released after it. If another one
     runs, the command ends with exit code 75, or as these arguments say, which each command of this kind has:
 
     - `--skip-if-held`: ends with 0. For a cron job that every machine starts.
@@ -85,9 +85,9 @@ class LockedCommand:
             if skips:
                 if options.get("stderr"):
                     self.stderr = OutputWrapper(options["stderr"])
-                self.stderr.write(f"skipped: {holder} is at it")
+                self.stderr.write(f"skipped: {holder} is running it")
                 return None
-            raise CommandError(f"not run: {holder} is at it", returncode=BUSY) from error
+            raise CommandError(f"not run: {holder} is running it", returncode=BUSY) from error
         try:
             with self.lease:
                 command: Any = super()

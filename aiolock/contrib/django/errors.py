@@ -14,7 +14,7 @@ with needs("django"):
 
 
 class LockErrorsMiddleware:
-    """Answers 409 if a lock is held, 503 if it was lost or Redis is away. For `MIDDLEWARE`; change it in a subclass.
+    """Answers 409 if a lock is held, 503 if it was lost or Redis is unreachable. For `MIDDLEWARE`; subclass it.
 
     Args:
         get_response: Django's; async or not.

@@ -45,7 +45,7 @@ _openings: WeakKeyDictionary[asyncio.AbstractEventLoop, _Opening] = WeakKeyDicti
 async def get_locks() -> LockManager:
     """Return the manager of the running event loop, open; the first call on a loop connects.
 
-    If Redis is away then, it is open all the same: see `LockManager.open()`. It is made of `settings.AIOLOCK`, and
+    If Redis is unreachable then, it is open anyway: see `LockManager.open()`. It is made of `settings.AIOLOCK`, and
     closed when `asyncio.run()` ends, as every manager. So it needs no lifespan, which Django has not, and a test has
     one of its own. You may close it yourself; the loop cannot open it again.
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from ...sync import LockManager
 from .manager import arguments
+from .transactions import until_commit as until_commit
+from .transactions import warn
 
 _mutex = threading.RLock()
 _opened: tuple[dict[str, Any], LockManager] | None = None
@@ -15,7 +17,7 @@ _opened: tuple[dict[str, Any], LockManager] | None = None
 def get_locks() -> LockManager:
     """Return this process's manager for threads, open; the first call of a process connects.
 
-    If Redis is away then, it is open all the same: see `LockManager.open()`. It is made of `settings.AIOLOCK`, as the
+    If Redis is unreachable then, it is open anyway: see `LockManager.open()`. It is made of `settings.AIOLOCK`, as the
     manager of async views is, and closed when the process ends. After a fork the child has one of its own; and so has a
     test that overrides the settings.
 
@@ -42,6 +44,8 @@ def get_locks() -> LockManager:
             if of == wanted and manager._portal.here:
                 return manager
             manager.close()
-        manager = LockManager(**wanted).open(strict=False)
+        manager = LockManager(**wanted)
+        manager._portal.leaving = warn
+        manager.open(strict=False)
         _opened = dict(wanted), manager
         return manager

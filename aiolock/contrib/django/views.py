@@ -30,7 +30,7 @@ def locked(
     """Let one call of an async view run at a time for each key, in all processes together.
 
     It is `exclusive()`, on the manager of `get_locks()`: `current_lease()` is the lease. The view is cancelled if that
-    is lost, or if the client goes away. `LockErrorsMiddleware` turns its errors into responses.
+    is lost, or if the client disconnects. `LockErrorsMiddleware` turns its errors into responses.
 
     Args:
         key: a format string over the view's arguments: `"order:{order_id}"`; or a function of them.

@@ -369,4 +369,4 @@ def _tell(tell: Callable[[Any], object], what: object) -> None:
     try:
         tell(what)
     except Exception:
-        logger.exception("an error while telling of a loss; the others are told of it")
+        logger.exception("an error while reporting a loss; the others still get it")

@@ -26,7 +26,7 @@ class State(Enum):
     ASKING = "a request is on its way that may grant or queue it"
     TOLD = "the same, and a message says that it was granted meanwhile: the answer may not know that yet"
     REVOKED = "the same, and a message says that what it grants was ended by force"
-    QUEUED = "it stands in the server's queue"
+    QUEUED = "it is in the server's queue"
     GRANTED = "it has the name"
     ENDED = "it was given up, and whatever it has or gets is undone"
 

@@ -8,7 +8,7 @@
 -- If a command is denied: reads and PEXPIRE come before HSET, so nothing was counted and no key is left without an
 -- expiry; what follows an opening HSET may fail, or has just succeeded.
 local latch = redis.pcall('HMGET', KEYS[1], 'version', 'left', 'total', ARGV[1])
-check(KEYS[1], latch, '0.2')
+check(KEYS[1], latch, '0.2', 2, 3)
 local left, total = tonumber(latch[2] or ARGV[2]), latch[3] or ARGV[2]
 local ttl = string.format('%.0f', math.max(ARGV[3], redis.call('PTTL', KEYS[1]))) -- some servers write 1e+8
 redis.call('PEXPIRE', KEYS[1], ttl)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..base import Call, Combiner, Ending, Part, Script, as_flag
+from ..base import Call, Combiner, Ending, Part, Script, as_flag, copied
 from ..bid import Bid, told
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
@@ -34,19 +34,33 @@ JOIN = (*SETTLE, "alive", "join")
 ACQUIRE: Script[AcquireOutcome] = Script(
     __name__, "acquire", decode.acquire, no_grant, ("version", "clock", "acquire_own", "acquire_free", *JOIN, "own")
 )
+RELEASE = Script(
+    __name__,
+    "release",
+    decode.release,
+    prelude=("version", "release_free", "clock", "release_pass", *SETTLE),
+    ends=copied,
+)
+
+
+def _end_of(transfer: Call[Any]) -> Call[Any] | None:
+    """The release of who handed the name on; None for a detached hold, whose work goes on."""
+    owner, _, _, ttl_ms, _, _, over, channel, _, _, *tombstone = transfer.args
+    if over == 2:
+        return None
+    keys, args = transfer.keys[:3], (owner, int(ttl_ms) + GRACE_MS, channel)
+    if not tombstone:
+        return Call(transfer.name, RELEASE, keys, args)
+    return Call(transfer.name, RELEASE, transfer.keys[:4], (*args, "clean", 0, *tombstone, ""))
+
+
 TRANSFER: Script[TransferOutcome] = Script(
     __name__,
     "transfer",
     decode.transfer,
     no_grant,
     ("version", "clock", "transfer_local", "transfer_pass", *JOIN, "own"),
-)
-RELEASE = Script(
-    __name__,
-    "release",
-    decode.release,
-    prelude=("version", "release_free", "clock", "release_pass", *SETTLE),
-    ends=True,
+    _end_of,
 )
 NEST: Script[Kept | Missing] = Script(__name__, "nest", decode.nest, no_nesting, STATE)
 RENEW: Script[list[RenewOutcome]] = Script(

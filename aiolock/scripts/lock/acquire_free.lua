@@ -7,8 +7,10 @@
 -- If a command is denied: nothing was changed, but for a fence that no one has.
 local known = state[1] == VERSION
 local busy = known and redis.call('EXISTS', KEYS[4], KEYS[2]) or redis.call('EXISTS', KEYS[4], KEYS[2], key)
-if busy == 0 and not state.err and (not state[2] or tonumber(state[6] or 0) <= now) then
-  local last, abandoned, over = state[3] or '0', state[4] or '0', true
+local last, expires = state[3] or '0', state[6] or '0'
+if busy == 0 and not state.err and #last < 17 and find(last, '^%d+$')
+  and (not state[2] or find(expires, '^%d+$') and tonumber(expires) <= now) then
+  local abandoned, over = state[4] or '0', true
   if state[2] then -- it has expired: see state
     over = (tonumber(redis.pcall('PTTL', key)) or 0) <= 86400000
     if state[5] ~= '0' then abandoned = '1' end

@@ -7,8 +7,8 @@
 local owner, ttl, key = ARGV[1], tonumber(ARGV[2]), KEYS[1]
 local state = redis.pcall('HMGET', key, 'version', 'owner', 'fence', 'abandoned', 'depth', 'expires')
 local ends, px = string.format('%.0f', now + ttl), string.format('%.0f', ttl + 86400000)
-if state[2] == owner and state[1] == VERSION and state[5] == '0' and tonumber(state[6]) > now
-  and tonumber(state[3]) >= tonumber(ARGV[3]) and redis.call('EXISTS', KEYS[4]) == 0
+if state[2] == owner and state[1] == VERSION and state[5] == '0' and (tonumber(state[6]) or 0) > now
+  and (tonumber(state[3]) or -1) >= tonumber(ARGV[3]) and redis.call('EXISTS', KEYS[4]) == 0
   and redis.pcall('PEXPIRE', key, px) == 1 then -- first, as in state
   redis.call('HSET', key, 'depth', '1', 'expires', ends, 'process', ARGV[4])
   return 'granted ' .. state[3] .. ' ' .. ARGV[2] .. ' ' .. state[4]

@@ -6,7 +6,7 @@
 -- If a command is denied: nothing was changed, but maybe how long a free name is kept.
 local owner, head, number = ARGV[1], nil, nil
 local state = redis.pcall('HMGET', KEYS[1], 'version', 'owner', 'fence')
-local ends = state[2] == owner and state[1] == VERSION and not ARGV[4]
+local ends = state[2] == owner and state[1] == VERSION and find(state[3] or '', '^%d+$') and not ARGV[4]
 if ends then
   head, number = unpack(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES'))
   if not head then

@@ -6,7 +6,7 @@
 -- If a command is denied: nothing was changed.
 local ttl = tonumber(ARGV[3])
 local state = KEYS[1] and not KEYS[2] and ttl > 0 and redis.pcall('HMGET', KEYS[1], 'version', 'owner', 'fence', 'expires') or {}
-if state[2] == ARGV[1] and state[3] == ARGV[2] and state[1] == VERSION then
+if state[2] == ARGV[1] and state[3] == ARGV[2] and state[1] == VERSION and find(state[4] or '', '^%d+$') then
   local ends = math.max(state[4], now + ttl)
   local px = string.format('%.0f', ends - now + 86400000)
   if redis.pcall('PEXPIRE', KEYS[1], px) == 1 -- first, as in state

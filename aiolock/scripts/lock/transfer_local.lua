@@ -9,7 +9,7 @@ local owner, next, ttl = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local state = redis.pcall('HMGET', KEYS[1], 'version', 'owner', 'fence', 'abandoned', 'depth', 'expires')
 local held = state[2] == owner and state[3] == ARGV[2] and state[1] == VERSION
 if held and ARGV[7] == '2' then
-  held = tonumber(state[6]) > now or (tonumber(redis.pcall('PTTL', KEYS[1])) or 0) > 86400000
+  held = (tonumber(state[6]) or 0) > now or (tonumber(redis.pcall('PTTL', KEYS[1])) or 0) > 86400000
 end
 local head, number
 if held then head, number = unpack(redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')) end

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..base import Arg, Call, Combiner, Ending, Part, Script
+from ..base import Arg, Call, Combiner, Ending, Part, Script, copied
 from ..bid import Bid, told
 from ..joint import JointCall, JointPart
 from ..keys import GRACE_MS, Keys
@@ -43,7 +43,7 @@ ACQUIRE: Script[AcquireOutcome] = Script(
     ("lock/version", "lock/clock", "acquire_free", *_of_lock(JOIN), "read", "take"),
 )
 FINISH = ("lock/version", "lock/clock", *_of_lock(SETTLE), "finish", "worse")
-RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH, ends=True)
+RELEASE: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH, ends=copied)
 GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", released, prelude=FINISH)
 NEST: Script[Kept | Missing] = Script(__name__, "nest", nested, no_nesting, (*_of_lock(STATE), "worse"))
 RENEW = Script(__name__, "renew", renewed, no_renewal, (*_of_lock(STATE), "worse"))

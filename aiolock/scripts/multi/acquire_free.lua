@@ -14,9 +14,11 @@ end
 busy = redis.call('EXISTS', unpack(busy)) > 0
 least = least < 2 ^ 53 and least or 0 -- no fence is greater
 for i, state in ipairs(states) do
-  busy = busy or state.err or state[2]
-    and (tonumber(state[6] or 0) > now or (tonumber(redis.pcall('PTTL', KEYS[3 * i - 1])) or 0) > 86400000) -- see lock/state
-  dirty[i], least = state[2] and state[5] ~= '0' and '1' or state[4] or '0', math.max(least, state[3] or 0)
+  local last, expires = state[3] or '0', state[6] or '0'
+  busy = busy or state.err or #last > 16 or not find(last, '^%d+$') or state[2]
+    and (not find(expires, '^%d+$') or tonumber(expires) > now
+    or (tonumber(redis.pcall('PTTL', KEYS[3 * i - 1])) or 0) > 86400000) -- see lock/state
+  dirty[i], least = state[2] and state[5] ~= '0' and '1' or state[4] or '0', math.max(least, tonumber(last) or 0)
 end
 if not busy then
   local is_now = time[1] * 1000000 + time[2] > least + 1 -- as nearly always, and then the text is cheap

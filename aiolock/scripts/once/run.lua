@@ -4,7 +4,7 @@
 -- If a command is denied: nothing was changed.
 local lock = read(1)
 local kept = redis.pcall('HMGET', KEYS[2], 'version', 'fence', 'started', 'status', 'process')
-check(KEYS[2], kept, '0.2')
+check(KEYS[2], kept, '0.2', 2, 3)
 local run = { fence = kept[2], started = kept[3], status = kept[4], process = kept[5] }
 if run.status == 'running' and not (lock.live and lock.fence == run.fence) then run.status = 'interrupted' end
 local function told(mine)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 
-from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number
+from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number, copied
 from ..bid import Bid
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
@@ -31,7 +31,7 @@ ASK = (*EACH, "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire_one, no_grant, ASK)
 REFRESH = Script(__name__, "acquire", decode.acquire_each, prelude=ASK)
-RELEASE = Script(__name__, "release", decode.release, prelude=NAME, ends=True)
+RELEASE = Script(__name__, "release", decode.release, prelude=NAME, ends=copied)
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, NAME)
 RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)

@@ -26,6 +26,7 @@ local function open(k, capacity, owners)
   state = read_state(k, capacity, owners)
   local known, kept = state.holders + state.waiters, state.kept
   local size = known + ALWAYS + (kept[11] and 1 or 0) + (kept[12] and 1 or 0) + (kept[13] and 1 or 0)
+    + (kept[14] and 1 or 0)
   state.new = known == 0 -- whatever the order then has is void
   if not state.fresh and redis.call('HLEN', state.key) ~= size
     or known > 0 and redis.call('ZCARD', state.order) < known

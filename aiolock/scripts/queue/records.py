@@ -90,6 +90,7 @@ class Summary:
         abandoned: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
         resized: '1' if the capacity was set.
         shut: ms until which no one is let in.
+        state: what ends the scripts of 0.2 with an error; '0' if a process of 0.3.0 has come in between.
     """
 
     version: str = ""
@@ -105,6 +106,7 @@ class Summary:
     abandoned: str = "0"
     resized: str = "0"
     shut: int = 0
+    state: str = "0"
 
     @classmethod
     def read(cls, known: Mapping[str, str]) -> Summary:

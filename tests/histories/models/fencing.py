@@ -62,7 +62,9 @@ def _rising(history: History, granted: list[Attempt]) -> Violation | None:
         if at == 0:
             continue
         other = highest[at - 1]
-        if attempt.fence < other.fence + _mints(attempt) and not _began_again(history, other, attempt):
+        # A reader has the fence of the last writer that the server knows; it may have lost one.
+        forgotten = not _mints(attempt) and history.lost_data(Period(other.began, attempt.granted))
+        if attempt.fence < other.fence + _mints(attempt) and not (forgotten or _began_again(history, other, attempt)):
             return Violation.of(MODEL, f"{attempt} asked when {other} was in, and has no higher fence", other, attempt)
     return None
 

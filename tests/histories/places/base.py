@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import redis
 
 from tests.support import locks
+from tests.support.proxy import Framing
+from tests.support.resp import Framer
 
-from ..kinds import Kind
+from ..kinds import NETWORK, Kind
 
 
 class Place(ABC):
@@ -27,12 +29,18 @@ class Place(ABC):
         replicas: whether grants can be acknowledged by replicas.
         given: how a worker gets a manager: JSON.
         ports: of the servers, to which workers go through proxies.
+        host: where the servers are; or the path of the Unix socket of the only one.
+        framing: what the servers speak.
+        network: what may happen between workers and servers.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[Mapping[str, Kind]]
     uses: ClassVar[Sequence[str]] = ()
     replicas: ClassVar[bool] = False
+    host: str = "127.0.0.1"
+    framing: ClassVar[Framing] = Framer
+    network: ClassVar[Mapping[str, Kind]] = NETWORK
     given: dict[str, Any]
     ports: list[int]
 

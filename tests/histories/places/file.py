@@ -41,6 +41,7 @@ class File(Place):
         "keep_locked": Kind(3.0, 0.05, 3.0),
         "delete": Kind(1.0, empties=True),
     } | ({"slow_disk": Kind(3.0, 0.5, 4.0)} if POSSIBLE else {})
+    network: ClassVar = {}
     ports: ClassVar[list[int]] = []  # type: ignore[misc]
 
     def __init__(self, path: Path, disk: Preloaded | None) -> None:

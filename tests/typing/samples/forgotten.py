@@ -1,4 +1,4 @@
-"""Calls whose `await` is missing. These rules of calls.md find each line that ends so, and no other."""
+"""Calls whose `await` is missing. These rules of lock.md find each line that ends so, and no other."""
 
 # mypy: enable-error-code="truthy-bool, unused-awaitable"
 # pyright: strict, reportUnusedCallResult=true

@@ -1,0 +1,159 @@
+"""What listens in a database: a session of its own, in which a lock says so for each channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from ..transactional.engine import Unavailable
+from ..transactional.plan import number_of
+from .address import Address
+from .session import Session, dial, meaning
+
+SIGN_OF_LIFE = 5.0
+"""Seconds after which the session is looked at."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two attempts to listen again: doubled each time, and at most."""
+
+
+class Ear:
+    """Hears what is sent on some channels. Whoever sends tries the lock of the channel: so it knows in its transaction
+    whether anyone listens, and needs no right for that.
+
+    Args:
+        address: the database.
+        timeout: seconds that an answer may take.
+        told: gets the channel and what was sent; None if anything may have been missed.
+    """
+
+    def __init__(self, address: Address, timeout: float, told: Callable[[str, str | None], None]) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._told = told
+        self._channels: dict[str, str] = {}  # by their names in the database
+        self._tuned: set[str] = set()
+        self._session: Session | None = None
+        self._alone = asyncio.Lock()  # a session does one thing at a time
+
+    def add(self, channel: str) -> None:
+        """It shall be heard."""
+        self._channels[name_of(channel)] = channel
+
+    def remove(self, channel: str) -> None:
+        """It shall not."""
+        self._channels.pop(name_of(channel), None)
+
+    async def tune(self) -> None:
+        """Listen to what shall be heard, and to nothing else.
+
+        Raises:
+            Unavailable: it cannot be done now; `keep` goes on with it.
+        """
+        try:
+            async with asyncio.timeout(self._timeout), self._alone:
+                await self._tune()
+        except BaseException as error:
+            self.hang_up()
+            if isinstance(error, Exception):
+                why = meaning(self._address, error, self._timeout, ran=False)
+                raise why from why.__cause__
+            raise
+
+    async def keep(self) -> None:
+        """Look after the session until it is cancelled: if it ends, listen again."""
+        pause = FIRST_PAUSE
+        while True:
+            if self._session is not None and not self._session.over:
+                pause = FIRST_PAUSE
+                await self._watch(self._session)
+            try:
+                await self.tune()
+            except Unavailable:
+                await asyncio.sleep(pause)
+                pause = min(LONGEST_PAUSE, 2 * pause)
+
+    def hang_up(self) -> None:
+        """End the session without a word."""
+        session, self._session = self._session, None
+        self._tuned = set()
+        if session is not None and not session.over:
+            with contextlib.suppress(Exception):  # its loop may be closed
+                session.link.terminate()
+
+    async def _watch(self, session: Session) -> None:
+        """Return when it has ended."""
+        ended = asyncio.Event()
+        session.link.add_termination_listener(lambda _: ended.set())
+        while not session.over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SIGN_OF_LIFE):
+                    await ended.wait()
+            if session is self._session and not session.over and self._channels:
+                try:
+                    async with asyncio.timeout(self._timeout), self._alone:
+                        await session.link.execute("SELECT 1")
+                except Exception:
+                    self.hang_up()
+
+    async def _tune(self) -> None:
+        session, again = self._session, False
+        if session is None or session.over:
+            self._tuned = set()
+            self._session = session = await dial(self._address, self._timeout)
+            again = True
+        for name in self._tuned - self._channels.keys():
+            await session.link.remove_listener(name, self._hear)
+            await session.link.fetchval(f"SELECT pg_advisory_unlock{_manner(name)}($1)", ear_of(name))
+            self._tuned.discard(name)
+        for name in [*self._channels]:
+            if name not in self._tuned:
+                await session.link.add_listener(name, self._hear)
+                await self._claim(session, name)
+                self._tuned.add(name)
+        if again:
+            for channel in [*self._channels.values()]:
+                self._told(channel, None)
+
+    async def _claim(self, session: Session, name: str) -> None:
+        """Hold the lock that says that someone listens."""
+        link, number = session.link, ear_of(name)
+        if _manner(name):
+            await link.fetchval("SELECT pg_advisory_lock_shared($1)", number)
+        elif not await link.fetchval("SELECT pg_try_advisory_lock($1)", number):
+            # A session of ours whose end the server has not noticed; or a sender looks whether we listen.
+            await link.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' "
+                "AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+                "AND classid = $1 AND objid = $2 AND objsubid = 1 AND pid <> pg_backend_pid()",
+                number >> 32,
+                number & 0xFFFFFFFF,
+            )
+            await link.fetchval("SELECT pg_advisory_lock($1)", number)
+
+    def _hear(self, _link: object, _pid: int, name: str, payload: Any) -> None:
+        channel = self._channels.get(name)
+        if channel is not None:
+            self._told(channel, str(payload))
+
+
+def name_of(channel: str) -> str:
+    """The name of a channel in the database, of 63 bytes at most. Those on which several listen are marked."""
+    kind = "s" if is_shared(channel) else "m"
+    return f"aiolock_{kind}_{hashlib.blake2b(channel.encode(), digest_size=20).hexdigest()}"
+
+
+def is_shared(channel: str) -> bool:
+    """Whether several managers may listen: it is a name's, and not a manager's own."""
+    return "{" in channel
+
+
+def ear_of(name: str) -> int:
+    """The number of the lock that whoever listens holds; `name` is the one in the database."""
+    return number_of(f"ear {name}")
+
+
+def _manner(name: str) -> str:
+    return "_shared" if name.startswith("aiolock_s_") else ""

@@ -1,0 +1,99 @@
+-- Locks of aiolock, format 1. Run it as the owner of the locks. Then, for each role that uses locks:
+--   GRANT USAGE ON SCHEMA aiolock TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO app;
+-- and for each that looks at them: GRANT USAGE ON SCHEMA aiolock TO ops; GRANT SELECT ON ALL TABLES IN SCHEMA aiolock TO ops;
+CREATE SCHEMA IF NOT EXISTS aiolock;
+-- Half of each page stays free, and nothing but the key is indexed: so updates are HOT, and leave little to VACUUM.
+CREATE TABLE IF NOT EXISTS aiolock.rows(
+  key text COLLATE "C" PRIMARY KEY, kind text NOT NULL, value json NOT NULL, expires_us bigint, version bigint NOT NULL)
+  WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+-- For whom a name is kept for a moment, as it came too late before. If this is lost, nothing is.
+CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL)
+  WITH (fillfactor = 50);
+CREATE OR REPLACE VIEW aiolock.locks AS
+  SELECT substring(key from '\{(.*)\}$') AS name, value->>'owner' AS owner, value->>'fence' AS fence,
+    to_timestamp((value->>'expires')::numeric / 1000) AS expires, value->>'process' AS process
+  FROM aiolock.rows WHERE kind = 'hash' AND key ~ '^[^:]*:lock:\{.*\}$' AND value->>'owner' IS NOT NULL
+    AND expires_us > extract(epoch FROM clock_timestamp()) * 1000000;
+
+-- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time,
+-- as (-1, …, now), then each group that was not carried out, with its rows and with the channels of which it was told wrong.
+--   used, lag: microseconds: the decision's time, and by how much it may be late.
+--   ver, who: the version of what is written; the manager.
+--   tags, tgroups: numbers of names, ascending, and the group of each.
+--   keys, vers, groups: what was read: key, version or 0, group.
+--   kinds, vals, ends: what becomes of each key: NULL for nothing, '' if it goes; its value; when it expires.
+--   more: {"late": groups that keep their names for a moment if they come too late again, "keep": for how long,
+--     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL.
+CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags bigint[], tgroups int[],
+  keys text[], vers bigint[], groups int[], kinds text[], vals text[], ends bigint[], more json)
+RETURNS TABLE(g int, k text, t text, v text, e bigint, n bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE i int; one json; now_us bigint; stale int[] := '{}'; barred int[] := '{}'; deaf boolean; kept boolean;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'aiolock needs READ COMMITTED, not %', current_setting('transaction_isolation');
+  END IF;
+  FOR i IN 1 .. cardinality(tags) LOOP PERFORM pg_advisory_xact_lock(tags[i]); END LOOP;
+  now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+  IF used > now_us OR used < now_us - lag THEN
+    stale := tgroups;
+  ELSE
+    SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO stale FROM unnest(keys, vers, groups) AS x(k, v, g)
+      LEFT JOIN aiolock.rows r ON r.key = x.k WHERE coalesce(r.version, 0) <> x.v;
+  END IF;
+  kept := EXISTS (SELECT FROM aiolock.turns);
+  IF kept THEN -- a turn that is far ahead was written by a clock that was set back since
+    SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO barred FROM unnest(tags, tgroups) AS x(t, g)
+      JOIN aiolock.turns o ON o.tag = x.t
+      WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000;
+    stale := stale || barred;
+  END IF;
+  IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
+    FOR one IN SELECT * FROM json_array_elements(more->'ears') LOOP
+      IF (one->>2)::boolean THEN deaf := pg_try_advisory_xact_lock((one->>1)::bigint);
+      ELSE deaf := pg_try_advisory_xact_lock_shared((one->>1)::bigint); END IF;
+      IF deaf = (one->>3)::boolean THEN
+        stale := stale || (one->>0)::int;
+        RETURN QUERY SELECT (one->>0)::int, one->>1, '!'::text, NULL::text, NULL::bigint, NULL::bigint;
+      END IF;
+    END LOOP;
+  END IF;
+  DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
+    WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  INSERT INTO aiolock.rows AS r SELECT w.k, w.c, w.v::json, w.e, ver
+    FROM unnest(keys, kinds, vals, ends, groups) AS w(k, c, v, e, g) WHERE w.c <> '' AND w.g <> ALL(stale)
+    ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires_us = excluded.expires_us,
+      version = excluded.version;
+  IF more IS NOT NULL THEN
+    PERFORM pg_notify(m->>1, m->>2) FROM json_array_elements(more->'tell') AS m WHERE (m->>0)::int <> ALL(stale);
+  END IF;
+  IF kept THEN
+    DELETE FROM aiolock.turns o USING unnest(tags, tgroups) AS x(t, g)
+      WHERE o.tag = x.t AND o.manager = who AND x.g <> ALL(stale);
+  END IF;
+  RETURN QUERY SELECT -1, NULL::text, NULL::text, NULL::text, NULL::bigint, now_us;
+  IF cardinality(stale) > 0 THEN
+    IF more IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
+      INSERT INTO aiolock.turns AS o SELECT DISTINCT x.t, who, now_us + (more->>'keep')::bigint
+        FROM unnest(tags, tgroups) AS x(t, g)
+        WHERE x.g = ANY(stale) AND x.g <> ALL(barred) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
+        ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us
+        WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
+    END IF;
+    RETURN QUERY SELECT x.g, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint
+      FROM (SELECT DISTINCT unnest(stale)) AS x(g);
+    RETURN QUERY SELECT x.g, x.k, r.kind, r.value::text, r.expires_us, r.version
+      FROM unnest(keys, groups) AS x(k, g) JOIN aiolock.rows r ON r.key = x.k WHERE x.g = ANY(stale);
+  END IF;
+END $$;
+
+-- Forgets what has expired.
+CREATE OR REPLACE FUNCTION aiolock.sweep_1() RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  WITH gone AS (DELETE FROM aiolock.rows WHERE ctid = ANY(ARRAY(SELECT ctid FROM aiolock.rows
+    WHERE expires_us < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 5000000
+    LIMIT 10000 FOR UPDATE SKIP LOCKED)) RETURNING 1),
+  old AS (DELETE FROM aiolock.turns WHERE tag IN (SELECT tag FROM aiolock.turns
+    WHERE until_us < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 FOR UPDATE SKIP LOCKED))
+  SELECT count(*) FROM gone $$;
+REVOKE ALL ON FUNCTION aiolock.exchange_1, aiolock.sweep_1 FROM public;

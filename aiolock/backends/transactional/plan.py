@@ -1,0 +1,149 @@
+"""What a manager wants of a store for some names: decided on what it knows of them, carried out if that is still so."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...errors import BackendError
+from ...scripts import commands
+from ...scripts.base import Call
+from .engine import Outcome
+from .loaded import Loaded, Row
+
+UNREAD = -1
+"""The version of a key that was not read: no row has it."""
+
+
+class Known(NamedTuple):
+    """What a manager knows of a key.
+
+    Attributes:
+        version: a number that its writer drew for it; 0 if there is no row.
+        row: its row; None if there is none.
+    """
+
+    version: int
+    row: Row | None
+
+
+NONE = Known(0, None)
+
+
+class Plan:
+    """What is to become of the calls about some names that belong together.
+
+    Attributes:
+        calls: their places in the batch, and they.
+        tags: the numbers of their names, ascending.
+        keys: all of theirs, with the versions that they were decided on.
+        attempts: how often it came too late.
+        writes: what changes.
+        messages: what is to be sent: channel and payload.
+        hears: whether anyone listens on a channel, as the scripts were told.
+        outcomes: the answers, if it is carried out; empty if nothing was decided.
+    """
+
+    __slots__ = ("attempts", "calls", "deaf", "hears", "keys", "messages", "outcomes", "tags", "writes")
+
+    def __init__(self, calls: list[tuple[int, Call[Any]]], tags: Iterable[str]) -> None:
+        self.calls: list[tuple[int, Call[Any]]] = calls
+        self.tags: list[int] = sorted(number_of(tag) for tag in tags)
+        self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
+        self.attempts: int = 0
+        self.deaf: frozenset[str] = frozenset()
+        self.writes: dict[str, Row | None] = {}
+        self.messages: list[tuple[str, str]] = []
+        self.hears: dict[str, bool] = {}
+        self.outcomes: list[Outcome] = []
+
+    def ask(self) -> None:
+        """Decide nothing: it comes back with what there is."""
+        self.keys = dict.fromkeys(self.keys, UNREAD)
+        self.writes, self.messages, self.hears, self.outcomes = {}, [], {}, []
+
+    def decide(self, now_us: int, known: Mapping[str, Known]) -> None:
+        """Run the calls on what is known.
+
+        Args:
+            now_us: the store's time, or earlier.
+            known: of its keys; what is missing is taken as not there.
+        """
+        found = {key: known.get(key, NONE) for key in self.keys}
+        self.keys = {key: one.version for key, one in found.items()}
+        self.hears = {}
+        rows = {key: one.row for key, one in found.items() if one.row is not None}
+        store = Loaded(now_us, rows, self._listeners)
+        self.outcomes = [_answer(store, call) for _, call in self.calls]
+        self.writes, self.messages = store.changes(), store.published
+
+    def correct(self, misheard: frozenset[str]) -> None:
+        """It came too late, or was told wrong of these channels."""
+        self.attempts += 1
+        self.deaf ^= misheard
+
+    def _listeners(self, channel: str) -> int:
+        return int(self.hears.setdefault(channel, channel not in self.deaf))  # a number: a bool is true in Lua
+
+
+class Stale(NamedTuple):
+    """Why a plan was not carried out.
+
+    Attributes:
+        known: its keys that there are.
+        misheard: channels of which the scripts were told wrong whether anyone listens.
+    """
+
+    known: Mapping[str, Known]
+    misheard: frozenset[str] = frozenset()
+
+
+class Verdict(NamedTuple):
+    """A store's answer to some plans.
+
+    Attributes:
+        now_us: its time.
+        stale: those that were not carried out, by their places.
+    """
+
+    now_us: int
+    stale: Mapping[int, Stale]
+
+
+def plans_of(calls: Sequence[Call[Any]]) -> list[Plan]:
+    """Put calls about the same names into one plan, in their order."""
+    plan_of: dict[str, list[tuple[int, Call[Any]]]] = {}
+    tags_of: dict[int, set[str]] = {}
+    for at, call in enumerate(calls):
+        tags = {tag_of(key) for key in call.keys}
+        groups = {id(plan_of[tag]): plan_of[tag] for tag in tags if tag in plan_of}
+        merged = sorted((one for group in groups.values() for one in group), key=lambda one: one[0])
+        merged.append((at, call))
+        for group in groups:
+            tags |= tags_of.pop(group)
+        for tag in tags:
+            plan_of[tag] = merged
+        tags_of[id(merged)] = tags
+    found = {id(group): group for group in plan_of.values()}
+    return [Plan(group, tags_of[number]) for number, group in found.items()]
+
+
+def tag_of(key: str) -> str:
+    """What all keys of a name share, whatever its kind."""
+    head, brace, rest = key.partition("{")
+    return head.partition(":")[0] + brace + rest.partition("}")[0] if brace else key
+
+
+def number_of(text: str) -> int:
+    """63 bits that stand for a text: both are as good as different if the texts are."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _answer(store: Loaded, call: Call[Any]) -> Outcome:
+    try:
+        return commands.answer(store, call)
+    except Exception as error:  # one request must not end all others of the moment
+        failure = BackendError(call.name, f"{call.doing} failed: {error}")
+        failure.__cause__ = error
+        return failure

@@ -1,0 +1,270 @@
+"""What a database must allow, and what it costs: rights, isolation, sessions, updates in place."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock.backends.postgres import ear
+from aiolock.backends.postgres.session import SCHEMA, Session, dial
+
+from .conftest import Database
+
+GRANTS = "GRANT USAGE ON SCHEMA aiolock TO {0}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO {0}"
+
+
+def exchanges(manager: LockManager) -> tuple[int, int]:
+    """How often the server was asked; how many plans came too late."""
+    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
+    return engine.exchanges, engine.stale
+
+
+async def until_one_waits(database: Database, name: str) -> None:
+    """Return once a process is in the queue of the lock."""
+    query = "SELECT 1 FROM aiolock.rows WHERE key = %s"
+    async with asyncio.timeout(10):
+        while not database.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.005)
+
+
+async def pass_on(database: Database, one: LockManager, two: LockManager, **options: Any) -> None:
+    """One holds a lock, the other waits for it and gets it."""
+    lease = await one.lock("x", **options).acquire()
+    waiter = asyncio.create_task(two.lock("x", **options).acquire())
+    await until_one_waits(database, "x")
+    await lease.release()
+    await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_a_role_with_the_least_rights(database: Database) -> None:
+    """It may call the functions, and touch no table. Without them it is told whose work to ask for."""
+    role = f"app_{database.name}"
+    database.run(f"CREATE ROLE {role} LOGIN")
+    theirs = database.url.replace("postgres:@", f"{role}:@")
+    try:
+        with pytest.raises(ConfigurationError, match=re.escape(str(SCHEMA))):
+            async with LockManager(theirs):
+                pass
+        database.run(SCHEMA.read_text(encoding="utf-8"))
+        with pytest.raises(ConfigurationError, match=r"permission denied.*grants"):
+            async with LockManager(theirs):
+                pass
+        database.run(GRANTS.format(role))
+        async with LockManager(theirs) as one, LockManager(theirs) as two:
+            await pass_on(database, one, two)
+        database.run("SELECT aiolock.sweep_1()", where=theirs)
+        with pytest.raises(Exception, match="permission denied"):
+            database.run("DELETE FROM aiolock.rows", where=theirs)
+    finally:
+        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_database_that_is_serializable_by_default(database: Database) -> None:
+    """Kept by dial(): `default_transaction_isolation`."""
+    database.run(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'serializable'")
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        await pass_on(database, one, two)
+
+
+async def test_another_level_of_isolation_is_refused(database: Database) -> None:
+    """Another client could call the function in its own transaction. Kept by exchange_1."""
+    async with LockManager(database.url):
+        pass
+    call = "SELECT * FROM aiolock.exchange_1(0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL)"
+    with pytest.raises(Exception, match="READ COMMITTED"):
+        database.run(f"BEGIN ISOLATION LEVEL SERIALIZABLE; {call}; COMMIT")
+
+
+async def test_updates_are_made_in_place(database: Database) -> None:
+    """No index has what changes, and a page has room: so the table stays small. Kept by `fillfactor`."""
+    async with LockManager(database.url) as locks:
+        for _ in range(300):
+            async with locks.lock("x"):
+                pass
+    database.run("SELECT pg_stat_force_next_flush()")
+    for _ in range(500):
+        ((updates, hot, size),) = database.run(
+            "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables WHERE relname = 'rows'"
+        )
+        if updates >= 590:
+            break
+        await asyncio.sleep(0.02)  # statistics come late
+    assert hot >= 0.95 * updates >= 560
+    assert size <= 100_000
+
+
+async def test_nothing_is_idle_in_a_transaction(database: Database) -> None:
+    """A client that is frozen or cut off holds up nobody."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        left = 60
+        seen: set[str] = set()
+
+        async def work(manager: LockManager) -> None:
+            nonlocal left
+            while left > 0:
+                async with manager.lock("x"):
+                    left -= 1
+
+        async def look() -> None:
+            link = await asyncpg.connect(database.url)
+            while left > 0:
+                rows = await link.fetch("SELECT state FROM pg_stat_activity WHERE datname = current_database()")
+                seen.update(str(row[0]) for row in rows)
+            await link.close()
+
+        await asyncio.gather(look(), *(work(manager) for manager in (one, two) * 3))
+    assert "idle" in seen
+    assert not {state for state in seen if "in transaction" in state}
+
+
+async def test_sessions_end(database: Database) -> None:
+    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and PostgresEngine.exchange: `over`."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        for _ in range(3):
+            assert await asyncio.to_thread(database.end_sessions)
+            await one.lock("y").acquire(timeout=5)
+        assert not lease.lost
+        assert not waiter.done()
+        await lease.release()
+        await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_names_of_all_characters(url: str) -> None:
+    """PostgreSQL has no NUL. Kept by `_kept`."""
+    names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b"]
+    async with LockManager(url) as locks, LockManager(url) as others:
+        leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
+        for name, lease in zip(names, leases, strict=True):
+            info = await others.lock(name).info()
+            assert info is not None
+            assert info.metadata == name
+            await lease.release()
+
+
+async def test_a_message_that_is_too_long(database: Database) -> None:
+    """PostgreSQL sends 8000 bytes at most: then the rows do not come with it. Kept by GuessingEngine.message."""
+    with_patience: Any = {"ttl": 300, "liveness": 300, "recheck": 300}  # nobody asks by himself
+    async with LockManager(database.url, **with_patience) as one, LockManager(database.url, **with_patience) as two:
+        await pass_on(database, one, two)  # kept by Ear._claim, too
+        await pass_on(database, one, two, metadata="ä" * 2000)
+
+
+async def test_what_only_we_have_changed_takes_one_exchange(url: str) -> None:
+    async with LockManager(url) as locks:
+        lock = locks.lock("mine")
+        async with lock:
+            pass
+        asked, stale = exchanges(locks)
+        for _ in range(20):
+            async with lock:
+                pass
+        assert exchanges(locks) == (asked + 40, stale)
+
+
+async def test_what_another_has_changed_takes_two(url: str) -> None:
+    async with LockManager(url) as one, LockManager(url) as two:
+        fences = []
+        for locks in (one, two, one, two):
+            async with locks.lock("ours") as lease:
+                fences.append(lease.fence)
+        assert exchanges(one)[1] <= 2
+    assert fences == sorted(set(fences))
+
+
+async def test_hundreds_of_names_at_once(url: str) -> None:
+    """The server takes a lock for each name of an exchange, and has room for some thousands. Kept by TOGETHER."""
+    async with LockManager(url, ttl=120, request_timeout=60) as locks:
+        leases = await asyncio.gather(*(locks.lock(f"many:{n}").acquire() for n in range(500)))
+        await asyncio.gather(*(lease.release() for lease in leases))
+        assert exchanges(locks)[0] < 100
+
+
+@pytest.mark.parametrize("direction", [-3600.0, -0.3, 0.3, 3600.0])
+async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
+    """What is known of it is wrong then. A lease ends no later here than there. Kept by exchange_1: `used`, and
+    GuessingEngine: `sent_at`.
+    """
+    async with LockManager(url, ttl=30) as locks:
+        async with locks.lock("x"):
+            pass
+        engine: Any = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        engine._time._server_us -= int(direction * 1e6)  # as if it was set after the last answer
+        lease = await locks.lock("x").acquire()
+        assert lease.remaining() <= 27
+        if direction == 0.3:
+            assert lease.remaining() <= 26.7
+        await lease.release()
+
+
+async def test_no_database(database: Database) -> None:
+    for url, says in {
+        database.url.replace(database.name, "nowhere"): "does not exist",
+        "postgresql://localhost": "must name a database",
+        "postgresql://localhost:99999/x": "port",
+    }.items():
+        with pytest.raises(ConfigurationError, match=says):
+            async with LockManager(url):
+                pass
+    with pytest.raises(BackendError, match="localhost:1/x"):
+        async with LockManager("postgresql://u:secret@localhost:1/x") as locks:
+            pass
+    with pytest.raises(BackendError) as caught:
+        async with LockManager("postgresql+asyncpg://u:secret@localhost:1/x") as locks:
+            await locks.lock("x").acquire(timeout=0)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another session answers than the one that was opened. Kept by dial()."""
+    monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
+    with pytest.raises(ConfigurationError, match="pooler"):
+        async with LockManager(database.url):
+            pass
+
+
+async def test_who_looks_sees_the_locks(database: Database) -> None:
+    async with LockManager(database.url) as locks:
+        held = await locks.lock("order:42").acquire()
+        async with locks.lock("free"):
+            pass
+        assert database.run("SELECT name, fence::bigint FROM aiolock.locks") == [("order:42", held.fence)]
+        await held.release()
+
+
+def test_the_schema_is_in_the_package() -> None:
+    assert Path(str(SCHEMA)).is_file()
+
+
+async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
+    async with (
+        LockManager(database.url, ttl=300) as one,
+        LockManager(database.url, ttl=300, liveness=300, recheck=300, request_timeout=60) as two,
+    ):
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        released = asyncio.Event()
+
+        async def later(*where: Any) -> Session:
+            await released.wait()
+            return await dial(*where)
+
+        monkeypatch.setattr(ear, "dial", later)
+        theirs = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'aiolock'"
+        database.run(f"SELECT pg_terminate_backend(pid) {theirs} AND query !~ 'exchange_1'")
+        async with asyncio.timeout(10):
+            while len(database.run(f"SELECT 1 {theirs}")) > 2:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.005)
+        await lease.release()
+        released.set()
+        await (await asyncio.wait_for(waiter, 20)).release()

@@ -1,0 +1,1 @@
+"""Stores with transactions: what they have in common."""

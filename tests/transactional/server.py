@@ -1,0 +1,98 @@
+"""A server in memory that carries plans out as a database does, and can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiolock.backends.base import Abilities
+from aiolock.backends.transactional.engine import Unavailable
+from aiolock.backends.transactional.guess import GuessingEngine
+from aiolock.backends.transactional.plan import NONE, Known, Plan, Stale, Verdict
+from aiolock.clock import Clock
+
+KEPT_US = 50_000
+
+
+class FakeServer:
+    """What several engines share.
+
+    Attributes:
+        now_us: its time.
+        rows: its rows.
+        turns: for whom a name is kept, and until when.
+        listening: channels on which somebody listens.
+        sent: what was sent: channel and message.
+    """
+
+    def __init__(self) -> None:
+        self.now_us = 1_000_000_000
+        self.rows: dict[str, Known] = {}
+        self.turns: dict[int, tuple[int, int]] = {}
+        self.listening: set[str] = set()
+        self.sent: list[tuple[str, str]] = []
+
+    def carry_out(
+        self, engine: GuessingEngine, manager: int, plans: Sequence[Plan], used_us: int, lag_us: int, version: int
+    ) -> Verdict:
+        """Do what `exchange_1` does."""
+        stale: dict[int, Stale] = {}
+        barred: set[int] = set()
+        late = not self.now_us - lag_us <= used_us <= self.now_us
+        for at, plan in enumerate(plans):
+            changed = any(self.rows.get(key, NONE).version != known for key, known in plan.keys.items())
+            kept = any(
+                who != manager and self.now_us < until < self.now_us + 1_000_000
+                for who, until in (self.turns.get(tag, (manager, 0)) for tag in plan.tags)
+            )
+            misheard = {channel for channel, heard in plan.hears.items() if heard != (channel in self.listening)}
+            if kept:
+                barred.add(at)
+            if late or changed or kept or misheard:
+                rows = {key: self.rows[key] for key in plan.keys if key in self.rows}
+                stale[at] = Stale(rows, frozenset(misheard))
+        for at, plan in enumerate(plans):
+            if at in stale:
+                if plan.attempts and at not in barred:
+                    self.turns |= dict.fromkeys(plan.tags, (manager, self.now_us + KEPT_US))
+                continue
+            messages = [(one, engine.message(plan, version, one, said, 7900)) for one, said in plan.messages]
+            for key, row in plan.writes.items():
+                if row is None:
+                    self.rows.pop(key, None)
+                else:
+                    self.rows[key] = Known(version, row)
+            self.sent += messages
+            for tag in plan.tags:
+                if self.turns.get(tag, (None, 0))[0] == manager:
+                    del self.turns[tag]
+        return Verdict(self.now_us, stale)
+
+
+class FakeEngine(GuessingEngine):
+    """One manager's engine.
+
+    Args:
+        server: which it asks.
+        manager: its number.
+        clock: its clock.
+
+    Attributes:
+        asked: the plans of each exchange.
+        fails: what the next exchanges raise, or None.
+        lag_us: how far the server's clock goes on between the decision and its arrival.
+    """
+
+    def __init__(self, server: FakeServer, manager: int, clock: Clock) -> None:
+        super().__init__("the fake server", Abilities(store="memory"), 5.0, clock)
+        self.server = server
+        self.manager = manager
+        self.asked: list[list[Plan]] = []
+        self.fails: list[Unavailable | None] = []
+        self.lag_us = 0
+
+    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
+        self.asked.append(list(plans))
+        self.server.now_us += self.lag_us
+        if self.fails and (failure := self.fails.pop(0)) is not None:
+            raise failure
+        return self.server.carry_out(self, self.manager, plans, used_us, lag_us, version)

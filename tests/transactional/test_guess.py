@@ -1,0 +1,262 @@
+"""Guess, compare, correct: how often a server is asked, and what becomes of what came too late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from aiolock import BackendError
+from aiolock.backends.transactional.engine import Unavailable
+from aiolock.backends.transactional.guess import LAG_US, TOGETHER, TRIES
+from aiolock.backends.transactional.plan import NONE, Plan, plans_of, tag_of
+from aiolock.backends.transactional.server_time import OLD, ServerTime
+from aiolock.scripts.base import Call
+from aiolock.scripts.bid import Bid
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
+from aiolock.testing.clock import VirtualClock
+
+from .server import FakeEngine, FakeServer
+
+KEYS = Keys("aiolock")
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def one(server: FakeServer, clock: VirtualClock) -> FakeEngine:
+    return FakeEngine(server, 1, clock)
+
+
+@pytest.fixture
+def two(server: FakeServer, clock: VirtualClock) -> FakeEngine:
+    return FakeEngine(server, 2, clock)
+
+
+def acquire(name: str, owner: str) -> Call[Any]:
+    return LockCalls(KEYS, name, 3000).acquire(Bid(owner, 30_000, 0, "here"))
+
+
+def release(name: str, owner: str) -> Call[Any]:
+    return LockCalls(KEYS, name, 3000).release(owner, 30_000, 0, "clean", False)
+
+
+async def decided(engine: FakeEngine, *calls: Call[Any]) -> Sequence[Any]:
+    """What becomes of them; raises what the engine says instead."""
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    for call in calls:
+        call.sent_at = engine._clock.now()
+    engine.transact(calls, done.set_result)
+    result = await done
+    if isinstance(result, Unavailable):
+        raise result
+    return result  # type: ignore[no-any-return]
+
+
+async def test_what_only_we_have_changed_takes_one_exchange(one: FakeEngine) -> None:
+    """The first asks for the time, too."""
+    for _ in range(3):
+        (granted,) = await decided(one, acquire("a", "m:1"))
+        assert granted.startswith(b"granted") or "granted" in str(granted)
+        await decided(one, release("a", "m:1"))
+        assert one.stale == 1
+    assert one.exchanges == 1 + 6
+
+
+async def test_what_another_has_changed_takes_two(one: FakeEngine, two: FakeEngine) -> None:
+    await decided(one, acquire("a", "m:1"))
+    (refused,) = await decided(two, acquire("a", "n:1"))
+    assert "refused" in str(refused)
+    await decided(one, release("a", "m:1"))
+    (granted,) = await decided(two, acquire("a", "n:1"))
+    assert "granted" in str(granted)
+    assert (two.exchanges, two.stale) == (4, 2)
+
+
+async def test_calls_of_one_batch_see_each_other(one: FakeEngine) -> None:
+    outcomes = await decided(
+        one, acquire("a", "m:1"), acquire("b", "m:2"), release("a", "m:1"), acquire("a", "m:3"), acquire("b", "m:4")
+    )
+    assert [str(one).partition(" ")[0].strip("b'") for one in outcomes if "granted" in str(one)] == ["granted"] * 3
+    assert "refused" in str(outcomes[4])
+
+
+def test_names_that_belong_together() -> None:
+    """A call about two names brings their plans together, in the order of the calls. Kept by plans_of."""
+    calls = [acquire("a", "m:1"), acquire("b", "m:2"), acquire("c", "m:3")]
+    both = Call("a", calls[0].script, (*calls[0].keys, *calls[1].keys), ())
+    plans = plans_of([*calls, both])
+    assert sorted([place for place, _ in plan.calls] for plan in plans) == [[0, 1, 3], [2]]
+    assert tag_of("aiolock:lock:{a}:queue") == tag_of("aiolock:rw:{a}") != tag_of("other:lock:{a}")
+
+
+@pytest.mark.parametrize("step_us", [-3_600_000_000, -1, LAG_US + 1, 3_600_000_000])
+async def test_the_time_is_not_what_was_thought(one: FakeEngine, server: FakeServer, step_us: int) -> None:
+    """It asks anew. Kept by FakeServer as by exchange_1: `used`."""
+    await decided(one, acquire("a", "m:1"))
+    await decided(one, release("a", "m:1"))
+    server.now_us += step_us
+    before = one.stale
+    await decided(one, acquire("a", "m:1"))
+    assert one.stale == before + 1
+
+
+async def test_a_decision_that_is_carried_out_late(one: FakeEngine, clock: VirtualClock) -> None:
+    """Its lease counts from before it was sent: so it ends no later than there. Kept by GuessingEngine: `sent_at`."""
+    await decided(one, acquire("a", "m:1"))
+    await decided(one, release("a", "m:1"))
+    one.lag_us = 300_000
+    call = acquire("a", "m:1")
+    await decided(one, call)
+    assert call.sent_at == pytest.approx(clock.now() - 0.3)
+
+
+async def test_whether_anyone_listens(one: FakeEngine, server: FakeServer) -> None:
+    """It is guessed that someone does, and corrected; and back, if one listens by then. Kept by Plan.correct."""
+    (plan,) = plans_of([acquire("a", "m:1")])
+    assert plan._listeners("m") == 1
+    assert plan.hears == {"m": True}
+    plan.correct(frozenset({"m"}))
+    plan.hears = {}
+    assert plan._listeners("m") == 0
+    plan.correct(frozenset({"m"}))
+    plan.hears = {}
+    assert plan._listeners("m") == 1
+
+
+async def test_a_message_brings_rows(one: FakeEngine, two: FakeEngine) -> None:
+    """So the guess of whoever gets it is right. Kept by GuessingEngine.message, and heard."""
+    await decided(one, acquire("a", "m:1"))
+    await decided(two, acquire("b", "n:1"))  # knows the time
+    (plan,) = one.asked[-1]
+    version = one.server.rows[KEYS.of("lock", "a").lock].version
+    assert two.heard(one.message(plan, version, "c", "hello", 7900)) == ("c", "hello")
+    stale = two.stale
+    await decided(two, acquire("a", "n:2"))
+    assert two.stale == stale
+    assert two.heard(one.message(plan, version, "c", "hello", 100)) == ("c", "hello")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "[1]", '["c", "p", 1]', '["c", "p", [1]]', '["c", "p", [["k"]]]', "x"]
+)
+async def test_a_message_of_somebody_else(one: FakeEngine, text: str) -> None:
+    """Whoever may connect may send anything. Kept by GuessingEngine.heard."""
+    with pytest.raises(ValueError, match=r".*"):
+        one.heard(text)
+
+
+async def test_many_names_take_several_exchanges(one: FakeEngine) -> None:
+    """A later part of a batch has not come too late. Kept by Plan.attempts."""
+    count = 2 * TOGETHER + 5
+    outcomes = await decided(one, *(acquire(f"a{n}", f"m:{n}") for n in range(count)))
+    assert len(outcomes) == count
+    assert all("granted" in str(outcome) for outcome in outcomes)
+    assert [len(plans) for plans in one.asked[1:]] == [TOGETHER, TOGETHER, 5]
+    assert one.stale == TOGETHER  # the first part asked for the time
+
+
+async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEngine, server: FakeServer) -> None:
+    """Others wait for a moment, by the server's clock."""
+    await decided(one, acquire("a", "m:1"))
+    (plan,) = plans_of([acquire("a", "m:1")])
+    plan.attempts = 1
+    plan.decide(server.now_us, {})
+    assert 0 in (await one.exchange([plan], server.now_us, LAG_US, 1)).stale
+    two.lag_us = 20_000
+    await decided(two, acquire("a", "n:1"))
+    assert two.stale >= 2
+
+
+async def test_two_that_come_too_late_do_not_wait_for_each_other(one: FakeEngine, two: FakeEngine) -> None:
+    """Who cannot have all of its names kept has none of them kept. Kept by FakeServer as by exchange_1: `barred`."""
+    both, first = Plan([], ["aiolocka", "aiolockb"]), Plan([], ["aiolocka"])
+    for plan in (both, first):
+        plan.attempts = 1
+        plan.keys = {"aiolock:lock:{a}": 99}
+    await one.exchange([first], one.server.now_us, LAG_US, 1)
+    await two.exchange([both], one.server.now_us, LAG_US, 1)
+    assert one.server.turns.keys() == {*first.tags}
+
+
+async def test_others_are_always_faster(one: FakeEngine, server: FakeServer) -> None:
+    await decided(one, acquire("a", "m:1"))
+    exchange = one.exchange
+
+    async def late(*args: Any) -> Any:
+        for key, known in server.rows.items():
+            server.rows[key] = known._replace(version=known.version + 1)
+        return await exchange(*args)
+
+    one.exchange = late  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match=f"{TRIES} times"):
+        await decided(one, release("a", "m:1"))
+
+
+@pytest.mark.parametrize("ran", [True, False])
+async def test_an_exchange_fails(one: FakeEngine, ran: bool) -> None:
+    """If some of a batch was carried out before, the batch may have run. Kept by GuessingEngine: `ran`."""
+    await decided(one, acquire("x", "m:0"))
+    failure = Unavailable(BackendError("", "gone", transient=True))
+    one.fails = [None, failure] if ran else [failure]
+    with pytest.raises(Unavailable) as caught:
+        await decided(one, *(acquire(f"a{n}", f"m:{n}") for n in range(TOGETHER + 1)))
+    assert caught.value.ran is ran
+
+
+async def test_another_server(one: FakeEngine, server: FakeServer) -> None:
+    """What was known is forgotten. Kept by GuessingEngine.forget."""
+    await decided(one, acquire("a", "m:1"))
+    one.forget()
+    before = one.stale
+    await decided(one, release("a", "m:1"))
+    assert one.stale == before + 1
+
+
+async def test_what_is_remembered_has_a_bound(one: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiolock.backends.transactional.guess.REMEMBERED", 10)
+    for n in range(20):
+        await decided(one, acquire(f"a{n}", f"m:{n}"))
+    assert len(one._known) == 10
+    assert one._known[KEYS.of("lock", "a19").lock] != NONE
+
+
+async def test_it_is_closed(one: FakeEngine) -> None:
+    """Whoever waits is told. Kept by GuessingEngine.stop."""
+    blocked = asyncio.Event()
+
+    async def hang(*_: Any) -> Any:
+        blocked.set()
+        await asyncio.Event().wait()
+
+    one.exchange = hang  # type: ignore[method-assign]
+    waiting = asyncio.ensure_future(decided(one, acquire("a", "m:1")))
+    await blocked.wait()
+    await one.stop()
+    with pytest.raises(Unavailable, match="closed"):
+        await waiting
+
+
+def test_the_servers_time(clock: VirtualClock) -> None:
+    """Never ahead of it. Kept by ServerTime.read."""
+    time = ServerTime(clock)
+    assert time.read() == 0
+    asked = clock.now()
+    clock.jump(0.1)  # the server's clock showed 5 s somewhere in between
+    time.learn(5_000_000, asked)
+    assert time.trip == pytest.approx(0.1)
+    clock.jump(2.0)
+    assert 6_990_000 < time.read() < 7_000_000  # the server's is 7 to 7.1 s
+    clock.jump(OLD)
+    assert time.read() == 0
