@@ -223,6 +223,19 @@ async def test_no_database(database: Database) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_of_another_encoding(database: Database, encoding: str) -> None:
+    """A name that it has not would end all requests of its moment. Kept by dial()."""
+    name = f"{database.name}_{encoding.lower()}"
+    database.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{encoding}, .*UTF8"):
+            async with LockManager(database.url.replace(database.name, name)):
+                pass
+    finally:
+        database.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another session answers than the one that was opened. Kept by dial()."""
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)

@@ -25,6 +25,8 @@ GREETING = """SELECT pg_backend_pid(), to_regprocedure('aiolock.exchange_1(bigin
   int[], text[], bigint[], int[], text[], text[], bigint[], json)') IS NOT NULL,
   (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"""
 
+WANTED = "and names of locks need UTF8: give the locks a database of their own, with ENCODING 'UTF8' TEMPLATE template0"
+
 
 class Session:
     """One connection, for one request at a time.
@@ -78,6 +80,9 @@ async def dial(address: Address, timeout: float) -> Session:
         pid, session.equipped, _ = await link.fetchrow(GREETING)
         if pid != link.get_server_pid():
             raise _pooled(address)
+        encoding = link.get_settings().server_encoding
+        if encoding != "UTF8":
+            raise Unavailable(ConfigurationError("", f"{address.name}: its encoding is {encoding}, {WANTED}"))
     except BaseException as error:
         link.terminate()
         if isinstance(error, Unavailable) or not isinstance(error, Exception):
