@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
-from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock import BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 
@@ -221,6 +223,44 @@ async def test_no_database(database: Database) -> None:
         async with LockManager("postgresql+asyncpg://u:secret@localhost:1/x") as locks:
             await locks.lock("x").acquire(timeout=0)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "value = '[1]'",
+        "value = '{\"owner\": 1}'",
+        'value = \'{"owner": "x", "fence": "1", "expires": "soon"}\'',
+        "kind = 'zset', value = '{\"a\": 1e999}'",
+        "kind = 'string', value = '{}'",
+        "kind = 'string', value = repeat('9', 5000)::json",
+        "kind = 'string', value = (repeat('[', 3000) || repeat(']', 3000))::json",
+    ],
+)
+async def test_a_damaged_row(database: Database, damage: str) -> None:
+    """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        lease = await one.lock("x").acquire()
+        database.run(f"UPDATE aiolock.rows SET {damage} WHERE key = 'aiolock:lock:{{x}}'")
+        damaged, fine = await asyncio.gather(
+            two.lock("x").acquire(timeout=5), two.lock("y").acquire(timeout=5), return_exceptions=True
+        )
+        assert isinstance(damaged, BackendError)
+        assert re.search(r"aiolock:lock:{x}.*delete it|this lock already holds another type", str(damaged))
+        assert isinstance(fine, Lease)
+        database.run("DELETE FROM aiolock.rows WHERE key = 'aiolock:lock:{x}'")
+        with contextlib.suppress(LockLost):
+            await lease.release()
+        async with two.lock("x").acquire(timeout=5):
+            pass
+
+
+@pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
+async def test_what_no_row_is(database: Database, damage: str) -> None:
+    """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
+    async with LockManager(database.url) as locks, locks.lock("x"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            database.run(f"UPDATE aiolock.rows SET {damage}")
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])

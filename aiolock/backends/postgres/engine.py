@@ -136,7 +136,7 @@ class PostgresEngine(GuessingEngine):
                 elif (row := plan.writes[key]) is None:
                     keys.append((kept(key), known, at, "", None, None))
                 else:
-                    keys.append((kept(key), known, at, row.kind, _json(row), row.expires))
+                    keys.append((kept(key), known, at, row.kind, row.as_json(), row.expires))
             if plan.attempts:
                 late.append(at)
             for channel, payload in plan.messages:
@@ -194,8 +194,7 @@ def _verdict(rows: Sequence[Any], plans: Sequence[Plan]) -> Verdict:
             channels = (channel for channel in plans[at].hears if ear_of(name_of(channel)) == int(key))
             misheard.setdefault(at, set()).update(channels)
         elif key is not None:
-            text = json.loads(value) if kind == "string" else value
-            found[shown(key)] = Known(number, Row(kind, text, expires))
+            found[shown(key)] = Known(number, Row.of_json(kind, value, expires))
     return Verdict(now_us, {at: Stale(found, frozenset(misheard.get(at, ()))) for at, found in known.items()})
 
 
@@ -207,7 +206,3 @@ def kept(key: str) -> str:
 def shown(key: str) -> str:
     """The key again."""
     return key.replace("%00", "\0")
-
-
-def _json(row: Row) -> str:
-    return json.dumps(row.value) if row.kind == "string" else row.value

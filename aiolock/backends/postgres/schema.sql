@@ -4,7 +4,8 @@
 CREATE SCHEMA IF NOT EXISTS aiolock;
 -- Half of each page stays free, and nothing but the key is indexed: so updates are HOT, and leave little to VACUUM.
 CREATE TABLE IF NOT EXISTS aiolock.rows(
-  key text COLLATE "C" PRIMARY KEY, kind text NOT NULL, value json NOT NULL, expires_us bigint, version bigint NOT NULL)
+  key text COLLATE "C" PRIMARY KEY, kind text NOT NULL CHECK (kind IN ('string', 'hash', 'zset')), value json NOT NULL,
+  expires_us bigint, version bigint NOT NULL CHECK (version > 0)) -- 0 means that there is none
   WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 -- For whom a name is kept for a moment, as it came too late before. If this is lost, nothing is.
 CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL)
