@@ -12,8 +12,8 @@ import asyncpg
 import psycopg
 import pytest
 
-from aiolock import BackendError, ConfigurationError, Lease, LockLost, LockManager
-from aiolock.backends.postgres import ear
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
+from aiolock.backends.postgres import ear, engine
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 
 from .conftest import Database
@@ -263,6 +263,31 @@ async def test_what_no_row_is(database: Database, damage: str) -> None:
             database.run(f"UPDATE aiolock.rows SET {damage}")
 
 
+@pytest.mark.parametrize(
+    "fault", ["PERFORM no_such()", "PERFORM pg_sleep(60)", "PERFORM pg_terminate_backend(pg_backend_pid())"]
+)
+async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """What was done before it counts as done. Kept by PostgresEngine._sweep."""
+    monkeypatch.setattr(engine, "SWEEP", 1)
+    async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
+        database.run("DROP FUNCTION aiolock.sweep_1")
+        returns = f"RETURNS bigint LANGUAGE plpgsql AS 'BEGIN {fault}; RETURN 0; END'"
+        database.run(f"CREATE FUNCTION aiolock.sweep_1() {returns}")
+        answers = []
+        exchange = engine.PostgresEngine.exchange
+
+        async def seen(self: Any, plans: Any, *rest: Any) -> Any:
+            answer = await exchange(self, plans, *rest)
+            answers.append(len(plans))
+            return answer
+
+        monkeypatch.setattr(engine.PostgresEngine, "exchange", seen)
+        assert await locks.lock("x").acquire(timeout=5)
+        assert len(answers) == 2  # it has asked for the time first
+        with pytest.raises(AcquireTimeout):
+            await others.lock("x").acquire(timeout=0)
+
+
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 async def test_a_database_of_another_encoding(database: Database, encoding: str) -> None:
     """A name that it has not would end all requests of its moment. Kept by dial()."""
@@ -282,6 +307,31 @@ async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: py
     with pytest.raises(ConfigurationError, match="pooler"):
         async with LockManager(database.url):
             pass
+
+
+async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may ask for that name again. Kept by PostgresEngine._sweep."""
+    monkeypatch.setattr(engine, "SWEEP", 1)
+    async with LockManager(database.url) as locks:
+        database.run(
+            "INSERT INTO aiolock.rows VALUES('old', 'string', '\"\"', 1, 1), ('new', 'string', '\"\"', 9e15, 1)"
+        )
+        lease = await locks.lock("x").acquire()
+        async with asyncio.timeout(10):
+            while database.run("SELECT 1 FROM aiolock.rows WHERE key = 'old'"):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert len(database.run("SELECT 1 FROM aiolock.rows WHERE key IN ('new', 'aiolock:lock:{x}')")) == 2
+        await lease.release()
+
+
+async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
+    """One row that SQL cannot read must not hide all others. Kept by the view: its `replace` of NUL, and its CASE."""
+    async with LockManager(database.url) as locks:
+        odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c")]
+        database.run('UPDATE aiolock.rows SET value = \'{"owner": "x", "expires": "soon"}\' WHERE key ~ \'{c}$\'')
+        seen = database.run("SELECT name, fence::bigint, expires > now() FROM aiolock.locks ORDER BY name")
+        assert seen == [("a", odd[0].fence, True), ("b%00", odd[1].fence, True), ("c", None, None)]
+        database.run("DELETE FROM aiolock.rows WHERE key ~ '{c}$'")
 
 
 async def test_who_looks_sees_the_locks(database: Database) -> None:
