@@ -288,6 +288,46 @@ async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.Monkey
             await others.lock("x").acquire(timeout=0)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "says"),
+    [("connect_timeout=3", "connect_timeout.*asyncpg"), ("ssl=require", "sslmode"), ("client_encoding=x", "encoding")],
+)
+async def test_a_parameter_that_is_not_known(database: Database, parameter: str, says: str) -> None:
+    """Waiting does not help. Kept by MISTAKEN, and HINTS."""
+    with pytest.raises(ConfigurationError, match=says):
+        async with LockManager(f"{database.url}&{parameter}"):
+            pass
+
+
+async def test_no_session_is_left(database: Database) -> None:
+    """Kept by HINTS."""
+    database.run(f"ALTER DATABASE {database.name} CONNECTION LIMIT 1")
+    role = f"few_{database.name}"
+    database.run(SCHEMA.read_text(encoding="utf-8"))
+    database.run(f"CREATE ROLE {role} LOGIN; " + GRANTS.format(role))
+    try:
+        with pytest.raises(BackendError, match=r"too many connections.*Poll.*max_connections"):
+            async with LockManager(database.url.replace("postgres:@", f"{role}:@")):
+                pass
+    finally:
+        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_standby(database: Database) -> None:
+    """It says so, and by which words to look for the primary. Kept by meaning()."""
+    async with LockManager(database.url, request_timeout=2) as locks:
+        refused = (
+            "RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = 'cannot execute INSERT in a read-only transaction'"
+        )
+        database.run(f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {refused}; END$$")
+        database.run("CREATE TRIGGER no BEFORE INSERT ON aiolock.rows FOR EACH STATEMENT EXECUTE FUNCTION no()")
+        with pytest.raises(BackendError, match=r"read-only transaction.*primary"):
+            await locks.lock("x").acquire(timeout=1)
+    with pytest.raises(BackendError, match=r"there is no primary.*one,two"):
+        async with LockManager(f"{database.url}&target_session_attrs=standby"):
+            pass
+
+
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 async def test_a_database_of_another_encoding(database: Database, encoding: str) -> None:
     """A name that it has not would end all requests of its moment. Kept by dial()."""
