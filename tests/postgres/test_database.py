@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
-from aiolock import BackendError, ConfigurationError, LockManager
-from aiolock.backends.postgres import ear
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
+from aiolock.backends.postgres import ear, engine
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 
 from .conftest import Database
@@ -223,12 +225,153 @@ async def test_no_database(database: Database) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "value = '[1]'",
+        "value = '{\"owner\": 1}'",
+        'value = \'{"owner": "x", "fence": "1", "expires": "soon"}\'',
+        "kind = 'zset', value = '{\"a\": 1e999}'",
+        "kind = 'string', value = '{}'",
+        "kind = 'string', value = repeat('9', 5000)::json",
+        "kind = 'string', value = (repeat('[', 3000) || repeat(']', 3000))::json",
+    ],
+)
+async def test_a_damaged_row(database: Database, damage: str) -> None:
+    """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        lease = await one.lock("x").acquire()
+        database.run(f"UPDATE aiolock.rows SET {damage} WHERE key = 'aiolock:lock:{{x}}'")
+        damaged, fine = await asyncio.gather(
+            two.lock("x").acquire(timeout=5), two.lock("y").acquire(timeout=5), return_exceptions=True
+        )
+        assert isinstance(damaged, BackendError)
+        assert re.search(r"aiolock:lock:{x}.*delete it|this lock already holds another type", str(damaged))
+        assert isinstance(fine, Lease)
+        database.run("DELETE FROM aiolock.rows WHERE key = 'aiolock:lock:{x}'")
+        with contextlib.suppress(LockLost):
+            await lease.release()
+        async with two.lock("x").acquire(timeout=5):
+            pass
+
+
+@pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
+async def test_what_no_row_is(database: Database, damage: str) -> None:
+    """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
+    async with LockManager(database.url) as locks, locks.lock("x"):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            database.run(f"UPDATE aiolock.rows SET {damage}")
+
+
+@pytest.mark.parametrize(
+    "fault", ["PERFORM no_such()", "PERFORM pg_sleep(60)", "PERFORM pg_terminate_backend(pg_backend_pid())"]
+)
+async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """What was done before it counts as done. Kept by PostgresEngine._sweep."""
+    monkeypatch.setattr(engine, "SWEEP", 1)
+    async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
+        database.run("DROP FUNCTION aiolock.sweep_1")
+        returns = f"RETURNS bigint LANGUAGE plpgsql AS 'BEGIN {fault}; RETURN 0; END'"
+        database.run(f"CREATE FUNCTION aiolock.sweep_1() {returns}")
+        answers = []
+        exchange = engine.PostgresEngine.exchange
+
+        async def seen(self: Any, plans: Any, *rest: Any) -> Any:
+            answer = await exchange(self, plans, *rest)
+            answers.append(len(plans))
+            return answer
+
+        monkeypatch.setattr(engine.PostgresEngine, "exchange", seen)
+        assert await locks.lock("x").acquire(timeout=5)
+        assert len(answers) == 2  # it has asked for the time first
+        with pytest.raises(AcquireTimeout):
+            await others.lock("x").acquire(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "says"),
+    [("connect_timeout=3", "connect_timeout.*asyncpg"), ("ssl=require", "sslmode"), ("client_encoding=x", "encoding")],
+)
+async def test_a_parameter_that_is_not_known(database: Database, parameter: str, says: str) -> None:
+    """Waiting does not help. Kept by MISTAKEN, and HINTS."""
+    with pytest.raises(ConfigurationError, match=says):
+        async with LockManager(f"{database.url}&{parameter}"):
+            pass
+
+
+async def test_no_session_is_left(database: Database) -> None:
+    """Kept by HINTS."""
+    database.run(f"ALTER DATABASE {database.name} CONNECTION LIMIT 1")
+    role = f"few_{database.name}"
+    database.run(SCHEMA.read_text(encoding="utf-8"))
+    database.run(f"CREATE ROLE {role} LOGIN; " + GRANTS.format(role))
+    try:
+        with pytest.raises(BackendError, match=r"too many connections.*Poll.*max_connections"):
+            async with LockManager(database.url.replace("postgres:@", f"{role}:@")):
+                pass
+    finally:
+        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_standby(database: Database) -> None:
+    """It says so, and by which words to look for the primary. Kept by meaning()."""
+    async with LockManager(database.url, request_timeout=2) as locks:
+        refused = (
+            "RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = 'cannot execute INSERT in a read-only transaction'"
+        )
+        database.run(f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {refused}; END$$")
+        database.run("CREATE TRIGGER no BEFORE INSERT ON aiolock.rows FOR EACH STATEMENT EXECUTE FUNCTION no()")
+        with pytest.raises(BackendError, match=r"read-only transaction.*primary"):
+            await locks.lock("x").acquire(timeout=1)
+    with pytest.raises(BackendError, match=r"there is no primary.*one,two"):
+        async with LockManager(f"{database.url}&target_session_attrs=standby"):
+            pass
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_of_another_encoding(database: Database, encoding: str) -> None:
+    """A name that it has not would end all requests of its moment. Kept by dial()."""
+    name = f"{database.name}_{encoding.lower()}"
+    database.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{encoding}, .*UTF8"):
+            async with LockManager(database.url.replace(database.name, name)):
+                pass
+    finally:
+        database.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another session answers than the one that was opened. Kept by dial()."""
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
     with pytest.raises(ConfigurationError, match="pooler"):
         async with LockManager(database.url):
             pass
+
+
+async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may ask for that name again. Kept by PostgresEngine._sweep."""
+    monkeypatch.setattr(engine, "SWEEP", 1)
+    async with LockManager(database.url) as locks:
+        database.run(
+            "INSERT INTO aiolock.rows VALUES('old', 'string', '\"\"', 1, 1), ('new', 'string', '\"\"', 9e15, 1)"
+        )
+        lease = await locks.lock("x").acquire()
+        async with asyncio.timeout(10):
+            while database.run("SELECT 1 FROM aiolock.rows WHERE key = 'old'"):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert len(database.run("SELECT 1 FROM aiolock.rows WHERE key IN ('new', 'aiolock:lock:{x}')")) == 2
+        await lease.release()
+
+
+async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
+    """One row that SQL cannot read must not hide all others. Kept by the view: its `replace` of NUL, and its CASE."""
+    async with LockManager(database.url) as locks:
+        odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c")]
+        database.run('UPDATE aiolock.rows SET value = \'{"owner": "x", "expires": "soon"}\' WHERE key ~ \'{c}$\'')
+        seen = database.run("SELECT name, fence::bigint, expires > now() FROM aiolock.locks ORDER BY name")
+        assert seen == [("a", odd[0].fence, True), ("b%00", odd[1].fence, True), ("c", None, None)]
+        database.run("DELETE FROM aiolock.rows WHERE key ~ '{c}$'")
 
 
 async def test_who_looks_sees_the_locks(database: Database) -> None:

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, TypeVar, cast
 import psycopg
 
 from aiolock.backends.postgres import ear
-from aiolock.backends.postgres.engine import _json, kept, shown
+from aiolock.backends.postgres.engine import kept, shown
 from aiolock.backends.postgres.session import SCHEMA
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.scripts import commands
@@ -55,10 +55,7 @@ class DatabaseSide(StoreSide):
         """All rows, in a transaction."""
         self._link.execute("BEGIN; LOCK TABLE aiolock.rows IN EXCLUSIVE MODE")
         found = self._link.execute("SELECT key, kind, value::text, expires_us FROM aiolock.rows").fetchall()
-        rows = {
-            shown(key): Row(kind, json.loads(text) if kind == "string" else text, expires)
-            for key, kind, text, expires in found
-        }
+        rows = {shown(key): Row.of_json(kind, text, expires) for key, kind, text, expires in found}
         store = Loaded(self.now_us(), rows, self.listeners)
         try:
             yield store
@@ -66,7 +63,7 @@ class DatabaseSide(StoreSide):
             for key, row in store.changes().items():
                 self._link.execute("DELETE FROM aiolock.rows WHERE key = %s", (kept(key),))
                 if row is not None:
-                    values = kept(key), row.kind, _json(row), row.expires, secrets.randbits(62)
+                    values = kept(key), row.kind, row.as_json(), row.expires, secrets.randbits(62)
                     self._link.execute("INSERT INTO aiolock.rows VALUES(%s, %s, %s::json, %s, %s)", values)
             for channel, payload in store.published:
                 message = json.dumps([channel, payload, []])

@@ -149,7 +149,9 @@ async def test_a_message_brings_rows(one: FakeEngine, two: FakeEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "[1]", '["c", "p", 1]', '["c", "p", [1]]', '["c", "p", [["k"]]]', "x"]
+    "text",
+    ["", "{}", "[]", "[1]", '["c", "p", 1]', '["c", "p", [1]]', '["c", "p", [["k"]]]', "x", "[" * 7000]
+    + [f'["c", "p", [["k", {version}, "hash", "", null]]]' for version in ("Infinity", "NaN", 2**63, -1, '"1"')],
 )
 async def test_a_message_of_somebody_else(one: FakeEngine, text: str) -> None:
     """Whoever may connect may send anything. Kept by GuessingEngine.heard."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...clock import Clock, SystemClock
 from ...errors import BackendError
+from ...log import Log
 from ...scripts import interpreter
 from ..base import Abilities
 from ..transactional.engine import Unavailable
@@ -20,6 +21,8 @@ from ..transactional.plan import Known, Plan, Stale, Verdict, number_of
 from .address import address_of
 from .ear import Ear, ear_of, is_shared, name_of
 from .session import SCHEMA, Session, dial, meaning
+
+logger: Log = Log("aiolock.redis")
 
 SENT = 7900
 """Bytes of a message at most; PostgreSQL takes 8000."""
@@ -104,7 +107,6 @@ class PostgresEngine(GuessingEngine):
                 rows = await session.link.fetch(
                     EXCHANGE, used_us, lag_us, version, self._number, *self._words(plans, version)
                 )
-                await self._sweep(session, plans)
         except BaseException as error:
             ended, self._session = self._session, None
             if ended is not None:
@@ -114,13 +116,24 @@ class PostgresEngine(GuessingEngine):
             why = meaning(self._at, error, self._timeout, ran)
             why.lost = ended is not None and not isinstance(error, TimeoutError)
             raise why from why.__cause__
-        return _verdict(rows, plans)
-
-    async def _sweep(self, session: Session, plans: Sequence[Plan]) -> None:
+        verdict = _verdict(rows, plans)
         self._written += sum(len(plan.writes) for plan in plans)
         if self._written >= SWEEP:
             self._written = 0
-            await session.link.execute("SELECT aiolock.sweep_1()")
+            self.start(self._sweep())
+        return verdict
+
+    async def _sweep(self) -> None:
+        """Delete rows that have expired, in a session of its own: no request waits for that."""
+        try:
+            session = await dial(self._at, self._timeout)
+            try:
+                await session.link.execute("SELECT aiolock.sweep_1()", timeout=self._timeout)
+                await session.link.close(timeout=1.0)
+            finally:
+                session.link.terminate()
+        except Exception as error:
+            logger.warning("%s: rows that have expired could not be deleted: %s", self._at.name, error)
 
     def _words(self, plans: Sequence[Plan], version: int) -> list[Any]:
         """The arguments of `exchange_1` from `tags` on."""
@@ -136,7 +149,7 @@ class PostgresEngine(GuessingEngine):
                 elif (row := plan.writes[key]) is None:
                     keys.append((kept(key), known, at, "", None, None))
                 else:
-                    keys.append((kept(key), known, at, row.kind, _json(row), row.expires))
+                    keys.append((kept(key), known, at, row.kind, row.as_json(), row.expires))
             if plan.attempts:
                 late.append(at)
             for channel, payload in plan.messages:
@@ -194,8 +207,7 @@ def _verdict(rows: Sequence[Any], plans: Sequence[Plan]) -> Verdict:
             channels = (channel for channel in plans[at].hears if ear_of(name_of(channel)) == int(key))
             misheard.setdefault(at, set()).update(channels)
         elif key is not None:
-            text = json.loads(value) if kind == "string" else value
-            found[shown(key)] = Known(number, Row(kind, text, expires))
+            found[shown(key)] = Known(number, Row.of_json(kind, value, expires))
     return Verdict(now_us, {at: Stale(found, frozenset(misheard.get(at, ()))) for at, found in known.items()})
 
 
@@ -207,7 +219,3 @@ def kept(key: str) -> str:
 def shown(key: str) -> str:
     """The key again."""
     return key.replace("%00", "\0")
-
-
-def _json(row: Row) -> str:
-    return json.dumps(row.value) if row.kind == "string" else row.value

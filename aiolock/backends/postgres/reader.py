@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 
@@ -89,7 +88,7 @@ class DatabaseReader(Reader):
         rows: dict[str, Row] = {}
         keys = keys_of(commands)
         for key, kind, text, expires in await link.fetch(ROWS, [kept(key) for key in keys]) if keys else ():
-            rows[shown(key)] = Row(kind, json.loads(text) if kind == "string" else text, expires)
+            rows[shown(key)] = Row.of_json(kind, text, expires)
         scanned: dict[Command, list[str]] = {}
         for command in commands:
             if command[0] == SCAN:

@@ -4,15 +4,19 @@
 CREATE SCHEMA IF NOT EXISTS aiolock;
 -- Half of each page stays free, and nothing but the key is indexed: so updates are HOT, and leave little to VACUUM.
 CREATE TABLE IF NOT EXISTS aiolock.rows(
-  key text COLLATE "C" PRIMARY KEY, kind text NOT NULL, value json NOT NULL, expires_us bigint, version bigint NOT NULL)
+  key text COLLATE "C" PRIMARY KEY, kind text NOT NULL CHECK (kind IN ('string', 'hash', 'zset')), value json NOT NULL,
+  expires_us bigint, version bigint NOT NULL CHECK (version > 0)) -- 0 means that there is none
   WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 -- For whom a name is kept for a moment, as it came too late before. If this is lost, nothing is.
 CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL)
   WITH (fillfactor = 50);
 CREATE OR REPLACE VIEW aiolock.locks AS
-  SELECT substring(key from '\{(.*)\}$') AS name, value->>'owner' AS owner, value->>'fence' AS fence,
-    to_timestamp((value->>'expires')::numeric / 1000) AS expires, value->>'process' AS process
-  FROM aiolock.rows WHERE kind = 'hash' AND key ~ '^[^:]*:lock:\{.*\}$' AND value->>'owner' IS NOT NULL
+  SELECT substring(key from '\{(.*)\}$') AS name, lock->>'owner' AS owner, lock->>'fence' AS fence,
+    to_timestamp(CASE WHEN lock->>'expires' ~ '^[0-9]{1,15}$' THEN (lock->>'expires')::numeric / 1000 END) AS expires,
+    lock->>'process' AS process
+  FROM aiolock.rows, -- text has no NUL: one in the metadata of a lock would hide all locks
+    LATERAL (SELECT regexp_replace(value::text, '(?<!\\)((\\\\)*)\\u0000', '\1%00', 'g')::json AS lock OFFSET 0) AS readable
+  WHERE kind = 'hash' AND key ~ '^[^:]*:lock:\{.*\}$' AND lock->>'owner' IS NOT NULL
     AND expires_us > extract(epoch FROM clock_timestamp()) * 1000000;
 
 -- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time,

@@ -15,15 +15,26 @@ from .address import Address
 
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
-UNDONE = frozenset({"57014", "55P03", "53200", "53300", "40001", "40P01"})
-"""Nothing was done: a timeout, no lock, no memory, too many sessions, a conflict, a deadlock."""
-MISTAKEN = frozenset({"28P01", "28000", "3D000"})
-"""No use to try again: the password, the user, the database."""
+UNDONE = frozenset({"57014", "55P03", "53200", "53300", "40001", "40P01", "25006", "53100"})
+"""Nothing was done: timeout, no lock, no memory, too many sessions, a conflict, a deadlock, a standby, a full disk."""
+MISTAKEN = frozenset({"28P01", "28000", "3D000", "42704", "22023", "55P02"})
+"""No use to try again: the password, the user, the database; a parameter of the URL."""
+HINTS = {
+    "53300": "each manager takes two sessions, or one with waiting=Poll(): use one manager for each process, or raise "
+    "max_connections",
+    "25006": "give the address of the primary, or of all hosts: postgresql://one,two/database",
+    "42704": "does the URL have a parameter that asyncpg does not know?",
+    "55P02": "does the URL have a parameter that asyncpg does not know? TLS is sslmode=require",
+    "53100": "make room on the disk of the server",
+}
+"""What to do about it."""
 WITHOUT_SCHEMA = frozenset({"42501", "42883", "3F000", "42P01"})
 """Nor these: no right, no function, no schema, no table."""
 GREETING = """SELECT pg_backend_pid(), to_regprocedure('aiolock.exchange_1(bigint, bigint, bigint, bigint, bigint[],
   int[], text[], bigint[], int[], text[], text[], bigint[], json)') IS NOT NULL,
   (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"""
+
+WANTED = "and names of locks need UTF8: give the locks a database of their own, with ENCODING 'UTF8' TEMPLATE template0"
 
 
 class Session:
@@ -78,6 +89,9 @@ async def dial(address: Address, timeout: float) -> Session:
         pid, session.equipped, _ = await link.fetchrow(GREETING)
         if pid != link.get_server_pid():
             raise _pooled(address)
+        encoding = link.get_settings().server_encoding
+        if encoding != "UTF8":
+            raise Unavailable(ConfigurationError("", f"{address.name}: its encoding is {encoding}, {WANTED}"))
     except BaseException as error:
         link.terminate()
         if isinstance(error, Unavailable) or not isinstance(error, Exception):
@@ -101,6 +115,10 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     said = str(error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        said, state = "there is no primary", "25006"
+    if state in HINTS:
+        said = f"{said}: {HINTS[state]}"
     if state in WITHOUT_SCHEMA:
         hint = f"let the owner of the database run {Path(str(SCHEMA))}, and the grants in its first lines"
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}: {hint}"))

@@ -213,7 +213,9 @@ class GuessingEngine(ABC):
         try:
             channel, payload, rows = json.loads(message)
             for key, version, *row in rows:
+                if not 0 <= version < 1 << 63:
+                    raise ValueError(message)
                 self._learn(str(key), Known(int(version), Row(*row)) if row else NONE)
             return str(channel), str(payload)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(message) from error

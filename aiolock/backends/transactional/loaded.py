@@ -27,6 +27,20 @@ class Row(NamedTuple):
     value: str
     expires: int | None
 
+    @classmethod
+    def of_json(cls, kind: str, value: str, expires: int | None) -> Row:
+        """The same if a text is kept as JSON, too. What cannot be read is of no kind."""
+        if kind == "string":
+            try:
+                return cls(kind, json.loads(value), expires)
+            except (ValueError, RecursionError):
+                return cls("", value, expires)
+        return cls(kind, value, expires)
+
+    def as_json(self) -> str:
+        """Its value as JSON."""
+        return json.dumps(self.value) if self.kind == "string" else self.value
+
 
 class Loaded(Store):
     """The keys of some requests.
