@@ -47,7 +47,7 @@ class Postgres(Place):
     def start(cls) -> Iterator[Postgres]:
         """Start the server; end it at the end."""
         with contextlib.closing(OwnServer()) as server:
-            # Its crashes lose nothing that was written; a disk that others keep busy would be a fault that nobody planned.
+            # Its crashes lose nothing that was written; a disk that others keep busy would be a fault of nobody.
             with psycopg.connect(server.url, autocommit=True) as link:
                 link.execute("ALTER SYSTEM SET fsync = off")
                 link.execute("SELECT pg_reload_conf()")
