@@ -14,6 +14,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.postgres import ear, engine
+from aiolock.backends.postgres.address import address_of
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 
 from .conftest import Database
@@ -138,6 +139,25 @@ async def test_sessions_end(database: Database) -> None:
         assert not waiter.done()
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_channels_that_take_longer_than_an_answer(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manager that listens to thousands must come to an end. Kept by Ear._move, and Ear._turn."""
+    claim = ear.Ear._claim
+
+    async def slow(*args: Any) -> None:
+        await asyncio.sleep(0.1)
+        await claim(*args)
+
+    monkeypatch.setattr(ear.Ear, "_claim", slow)
+    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None)
+    try:
+        for number in range(30):
+            hears.add(f"aiolock:latch:{{{number}}}:free")
+        await asyncio.gather(*(hears.tune() for _ in range(5)))
+        assert len(hears._tuned) == 30
+    finally:
+        hears.hang_up()
 
 
 async def test_names_of_all_characters(url: str) -> None:

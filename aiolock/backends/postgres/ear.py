@@ -37,6 +37,7 @@ class Ear:
         self._tuned: set[str] = set()
         self._session: Session | None = None
         self._alone = asyncio.Lock()  # a session does one thing at a time
+        self._moved = 0  # what it has done so far
 
     def add(self, channel: str) -> None:
         """It shall be heard."""
@@ -53,14 +54,30 @@ class Ear:
             Unavailable: it cannot be done now; `keep` goes on with it.
         """
         try:
-            async with asyncio.timeout(self._timeout), self._alone:
-                await self._tune()
-        except BaseException as error:
-            self.hang_up()
-            if isinstance(error, Exception):
-                why = meaning(self._address, error, self._timeout, ran=False)
-                raise why from why.__cause__
-            raise
+            await self._turn()
+            try:
+                async with asyncio.timeout(self._timeout) as limit:
+                    await self._tune(limit)
+            except BaseException:
+                self.hang_up()
+                raise
+            finally:
+                self._alone.release()
+        except Exception as error:
+            why = meaning(self._address, error, self._timeout, ran=False)
+            raise why from why.__cause__
+
+    async def _turn(self) -> None:
+        """Have the session alone. Others may take long, as long as they get on."""
+        while True:
+            moved = self._moved
+            try:
+                async with asyncio.timeout(self._timeout):
+                    await self._alone.acquire()
+                return
+            except TimeoutError:
+                if moved == self._moved:
+                    raise
 
     async def keep(self) -> None:
         """Look after the session until it is cancelled: if it ends, listen again."""
@@ -91,14 +108,14 @@ class Ear:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SIGN_OF_LIFE):
                     await ended.wait()
-            if session is self._session and not session.over and self._channels:
+            if session is self._session and not session.over and self._channels and not self._alone.locked():
                 try:
                     async with asyncio.timeout(self._timeout), self._alone:
                         await session.link.execute("SELECT 1")
                 except Exception:
                     self.hang_up()
 
-    async def _tune(self) -> None:
+    async def _tune(self, limit: asyncio.Timeout) -> None:
         session, again = self._session, False
         if session is None or session.over:
             self._tuned = set()
@@ -108,14 +125,21 @@ class Ear:
             await session.link.remove_listener(name, self._hear)
             await session.link.fetchval(f"SELECT pg_advisory_unlock{_manner(name)}($1)", ear_of(name))
             self._tuned.discard(name)
+            self._move(limit)
         for name in [*self._channels]:
             if name not in self._tuned:
                 await session.link.add_listener(name, self._hear)
                 await self._claim(session, name)
                 self._tuned.add(name)
+                self._move(limit)
         if again:
             for channel in [*self._channels.values()]:
                 self._told(channel, None)
+
+    def _move(self, limit: asyncio.Timeout) -> None:
+        """The server answers: thousands of channels may take longer than one answer."""
+        self._moved += 1
+        limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
     async def _claim(self, session: Session, name: str) -> None:
         """Hold the lock that says that someone listens."""

@@ -76,16 +76,18 @@ class PostgresEngine(GuessingEngine):
 
     async def aclose(self) -> None:
         """See `Engine.aclose`."""
-        await self.stop()
-        if self._ear is not None:
-            self._ear.hang_up()
-        session, self._session, self._ear = self._session, None, None
-        if session is not None and not session.over:
-            try:
-                await session.link.close(timeout=1.0)
-            except Exception:
-                with contextlib.suppress(Exception):  # its loop may be closed
-                    session.link.terminate()
+        try:
+            await self.stop()
+        finally:
+            if self._ear is not None:
+                self._ear.hang_up()
+            session, self._session, self._ear = self._session, None, None
+            if session is not None and not session.over:
+                try:
+                    await session.link.close(timeout=1.0)
+                except Exception:
+                    with contextlib.suppress(Exception):  # its loop may be closed
+                        session.link.terminate()
 
     async def _connect(self) -> Session:
         """Connect anew: to another server, for all that is known."""
