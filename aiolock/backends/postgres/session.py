@@ -101,6 +101,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     said = str(error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
+    elif isinstance(error, OSError) and not ran:
+        said = f"PostgreSQL cannot be reached: is it up, and this its address? ({said})"
     if state in WITHOUT_SCHEMA:
         hint = f"let the owner of the database run {Path(str(SCHEMA))}, and the grants in its first lines"
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}: {hint}"))
