@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from aiolock import LockLost, LockManager
+from aiolock import BackendError, LockLost, LockManager
 from tests.support.postgres import OwnServer
 
 from .conftest import Database
@@ -44,6 +45,18 @@ async def test_it_is_restarted(server: OwnServer) -> None:
         lease = await asyncio.wait_for(waiter, 30)
         assert lease.fence > long.fence
         await lease.release()
+
+
+async def test_nothing_listens_there() -> None:
+    """The error says so in words of ours, and what to look at: the system's reason alone does not name PostgreSQL."""
+    with socket.socket() as bound:  # takes the port, and no connections
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        with pytest.raises(
+            BackendError, match=rf":{port}/app: PostgreSQL cannot be reached: .*\(.*{port}.*\)"
+        ) as caught:
+            await LockManager(f"postgresql://127.0.0.1:{port}/app").open()
+    assert caught.value.transient
 
 
 async def test_it_stands_still(server: OwnServer) -> None:

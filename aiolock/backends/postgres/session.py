@@ -115,6 +115,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     said = str(error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
+    elif isinstance(error, OSError) and not ran:
+        said = f"PostgreSQL cannot be reached: is it up, and this its address? ({said})"
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         said, state = "there is no primary", "25006"
     if state in HINTS:
