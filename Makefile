@@ -86,7 +86,7 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 # Fewer workers: each test has a dozen processes.
 test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
-		tests/contract tests/cluster tests/postgres tests/sentinel tests/topologies $(ARGS)
+		tests/contract tests/cluster tests/mysql tests/postgres tests/sentinel tests/topologies $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

@@ -204,7 +204,8 @@ def port() -> int:
         if not told.exists():
             keeper = [sys.executable, "-c", f"from tests.support.mysql import keep; keep({str(folder)!r})"]
             with (folder / "keeper").open("wb") as log:
-                subprocess.Popen(keeper, stdin=-3, stdout=log, stderr=log, start_new_session=True)
+                started = subprocess.Popen(keeper, stdin=-3, stdout=log, stderr=log, start_new_session=True)
+                started.returncode = 0  # it outlives us: nobody waits for it
             until = time.monotonic() + 60
             while not told.exists():
                 assert time.monotonic() < until, (folder / "keeper").read_text()
