@@ -16,7 +16,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick evidence clean
+.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies test-redisson bench bench-quick evidence clean
 .SECONDARY:
 
 help: ## show this help
@@ -87,6 +87,10 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
 		tests/contract tests/cluster tests/mysql tests/postgres tests/sentinel tests/topologies $(ARGS)
+
+# One after the other: each version has one JVM, and times count.
+test-redisson: $(VENV)/.ready-test ## what shares locks with Redisson, beside its real jars; needs Java and Maven
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 0 --redisson tests/redisson $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

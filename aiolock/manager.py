@@ -143,8 +143,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
-        observers = Observers(observer)
         presence = Presence(check_manager_name(name), check_duration("", "keepalive", keepalive, least=0.1))
+        observers = Observers(observer, presence.name)
         backend = backend_of(
             source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell, presence
         )
@@ -236,9 +236,9 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
                 "client, min_replicas=…), and the cluster's replicas"
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
-        tell = Observers(options.get("observer")).tell
         keepalive = check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1)
         presence = Presence(check_manager_name(options.get("name")), keepalive)
+        tell = Observers(options.get("observer"), presence.name).tell
         nodes = [
             backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
         ]

@@ -48,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
     what = "run what concerns clusters and Sentinels, what takes long, and the contract on a cluster and a database"
     parser.addoption("--topologies", action="store_true", help=what)
+    parser.addoption("--redisson", action="store_true", help="run what shares locks with a JVM")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -190,6 +190,7 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "PEXPIRE": _pexpire,
     "GET": Store.get,
     "SET": _set,
+    "INCR": Store.incr,
     "HGET": Store.hget,
     "HMGET": _hmget,
     "HGETALL": _hgetall,

@@ -116,6 +116,11 @@ class Store:
     def get(self, key: str) -> str | None:
         return self._typed(key, str) if self.exists(key) else None
 
+    def incr(self, key: str) -> int:
+        value = int(self._typed(key, str) or 0) + 1
+        self._values[key] = str(value)
+        return value
+
     def hget(self, key: str, field: str) -> str | None:
         return self._hash(key).get(field)
 

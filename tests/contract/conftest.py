@@ -55,6 +55,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _means(test: pytest.Item, place: str) -> bool:
+    if test.path.name.startswith("test_redisson") and place not in ("memory", "redis", "polling"):
+        return False  # it is refused elsewhere
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
     if place == "threads":

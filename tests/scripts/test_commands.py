@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
+from aiolock.scripts import condition, guard, latch, lock, multi, once, queue, redisson
 from aiolock.scripts.base import Call
 from aiolock.scripts.commands import COMMANDS
 from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
-FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue)
+FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue, redisson)
 TEXT = "call('SET', K, 7, 'PX', '100000') "
 FIELDS = "call('HSET', K, 'a', 'x', 'b', 2) "
 ORDER = "call('ZADD', K, 5, 'e', 1, 'a', 3, 'cc', 3, 'c', '9', 'i') "
@@ -36,6 +36,7 @@ def answer(side: Side, lua: str) -> object:
     [
         "return call('SET', K, 'a', 'PX', 100)",
         TEXT + "return { call('GET', K), call('GET', L) }",
+        TEXT + "return { call('INCR', K), call('GET', K), call('PTTL', K) > 1, call('INCR', L), call('PTTL', L) }",
         TEXT + "return { call('EXISTS', K, L, K), call('EXISTS', L) }",
         TEXT + "return { call('DEL', K, L), call('DEL', K) }",
         TEXT + "call('SET', L, 8, 'PX', 9000) return { call('DEL', K, L), call('EXISTS', K, L) }",

@@ -11,9 +11,9 @@ from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 
-from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.engine import kept, shown
 from aiolock.backends.postgres.session import SCHEMA
+from aiolock.backends.transactional.channels import ear_of, is_shared, name_of
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.scripts import commands
 from aiolock.scripts.base import Call
@@ -89,7 +89,7 @@ class DatabaseSide(ServedSide):
                     self._link.execute("INSERT INTO aiolock.rows VALUES(%s, %s, %s::json, %s, %s)", values)
             for channel, payload in store.published:
                 message = json.dumps([channel, payload, []])
-                self._link.execute("SELECT pg_notify(%s, %s)", (ear.name_of(channel), message))
+                self._link.execute("SELECT pg_notify(%s, %s)", (name_of(channel), message))
             self._link.execute("COMMIT")
 
     def now_us(self) -> int:
@@ -98,7 +98,7 @@ class DatabaseSide(ServedSide):
 
     def listeners(self, channel: str) -> int:
         """How many listen."""
-        number = ear.ear_of(ear.name_of(channel))
+        number = ear_of(name_of(channel))
         return int(
             self._one(
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted "
@@ -110,10 +110,10 @@ class DatabaseSide(ServedSide):
 
     def listen(self, *channels: str) -> None:
         for channel in channels:
-            name = ear.name_of(channel)
-            manner = "_shared" if ear.is_shared(channel) else ""
+            name = name_of(channel)
+            manner = "_shared" if is_shared(channel) else ""
             self._ear.execute(cast(LiteralString, f'LISTEN "{name}"'))
-            self._ear.execute(cast(LiteralString, f"SELECT pg_advisory_lock{manner}({ear.ear_of(name)})"))
+            self._ear.execute(cast(LiteralString, f"SELECT pg_advisory_lock{manner}({ear_of(name)})"))
 
     def heard(self) -> list[tuple[str, str]]:
         return [tuple(json.loads(one.payload)[:2]) for one in self._ear.notifies(timeout=0.05)]

@@ -20,7 +20,7 @@ LAYERS = [
     {"core"},
     {"primitives"},
     {"manager", "manager_options"},
-    {"recipes", "testing"},
+    {"recipes", "redisson", "testing"},
     {"contrib", "sync"},
     {"cli", "__main__"},
 ]

@@ -11,6 +11,7 @@ from ...errors import BackendError
 from ...scripts import interpreter
 from ..transactional.channels import name_of
 from ..transactional.engine import Unavailable
+from ..transactional.held import is_lock
 from ..transactional.plan import Plan
 from ..transactional.served import KEPT_US, ServedEngine, kept
 from .address import address_of
@@ -119,7 +120,7 @@ class MySQLEngine(ServedEngine[Session]):
                 late.append(at)
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
-            ears += [(at, name_of(channel), int(heard)) for channel, heard in plan.hears.items()]
+            ears += [(at, name_of(one), int(heard)) for one, heard in plan.hears.items() if not is_lock(one)]
         more = None
         if late or tell or ears:
             more = {"late": ",".join(map(str, late)), "keep": KEPT_US, "tell": tell, "ears": ears}

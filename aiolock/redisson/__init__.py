@@ -1,0 +1,8 @@
+"""Locks that a Java service shares with you: Redisson's, by its own keys, channels and messages."""
+
+from .factory import Redisson as Redisson
+from .fenced_lock import RFencedLock as RFencedLock
+from .lock import RLock as RLock
+from .lock import RLockInfo as RLockInfo
+
+__all__ = ["RFencedLock", "RLock", "RLockInfo", "Redisson"]
