@@ -11,10 +11,10 @@ from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 
-from aiolock.backends.postgres.engine import kept, shown
 from aiolock.backends.postgres.session import SCHEMA
 from aiolock.backends.transactional.channels import ear_of, is_shared, name_of
 from aiolock.backends.transactional.loaded import Loaded, Row
+from aiolock.backends.transactional.served import kept, shown
 from aiolock.scripts import commands
 from aiolock.scripts.base import Call
 from aiolock.scripts.store import ErrorReply

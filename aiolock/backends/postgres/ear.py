@@ -95,9 +95,8 @@ class Ear:
         """End the session without a word."""
         session, self._session = self._session, None
         self._tuned = set()
-        if session is not None and not session.over:
-            with contextlib.suppress(Exception):  # its loop may be closed
-                session.link.terminate()
+        if session is not None:
+            session.end()
 
     async def _watch(self, session: Session) -> None:
         """Return when it has ended."""
