@@ -11,11 +11,14 @@ from typing import Any
 import asyncmy
 import pytest
 
-from aiolock import BackendError, LockLost, LockManager
+from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager
+from aiolock.backends.mysql.address import address_of
 from aiolock.backends.mysql.engine import EXCHANGE
-from aiolock.backends.mysql.session import Session
+from aiolock.backends.mysql.session import Session, dial
 from tests.support import mysql
 from tests.support.mysql import OwnServer
+from tests.support.mywire import MySQLFramer
+from tests.support.proxy import FaultProxy
 
 from .conftest import Database
 from .test_database import until_one_waits
@@ -26,6 +29,23 @@ def server() -> Iterator[OwnServer]:
     server = OwnServer()
     yield server
     server.close()
+
+
+async def until_it_answers(locks: LockManager) -> None:
+    """Return once the manager has found that it can be used again."""
+    async with asyncio.timeout(30):
+        while locks._runtime.backend.unreachable:  # type: ignore[attr-defined]  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
+async def acquired(locks: LockManager) -> Lease:
+    """Acquire a lock. A first attempt that nobody answers ends with an error, and is undone."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await locks.lock("x").acquire(timeout=10)
+            except BackendError:
+                await until_it_answers(locks)
 
 
 def waits(server: OwnServer) -> bool:
@@ -50,9 +70,7 @@ async def test_it_is_restarted(server: OwnServer) -> None:
             assert time.monotonic() - lost < 5
         with pytest.raises(LockLost):
             await short.release()
-        async with asyncio.timeout(30):
-            while two._runtime.backend.unreachable:  # type: ignore[attr-defined]  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.01)
+        await until_it_answers(two)
         async with two.lock("short").acquire(timeout=30) as next_one:
             assert next_one.fence > short.fence
         assert not long.lost
@@ -139,3 +157,44 @@ async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[
         assert not following.lost
         await following.release()
     assert database.run("SELECT * FROM aiolock_locks") == []
+
+
+@pytest.mark.parametrize("action", ["cut", "lose_reply"])
+async def test_the_network_loses_an_answer(database: Database, action: str) -> None:
+    """The server has committed. Kept by Unavailable: `ran`."""
+    async with FaultProxy("127.0.0.1", mysql.port(), framing=MySQLFramer) as proxy:
+        behind = database.url.replace(str(mysql.port()), str(proxy.port))
+        async with LockManager(behind, request_timeout=1.0) as one, LockManager(database.url) as two:
+            async with one.lock("x") as before:
+                pass
+            rule = getattr(proxy, action)(matching=b'"hash"')
+            lease = await acquired(one)
+            assert rule.frames
+            assert lease.fence > before.fence
+            with pytest.raises(AcquireTimeout):
+                await two.lock("x").acquire(timeout=0)
+            rule = getattr(proxy, action)(matching=b'"hash"')
+            await lease.release()
+            async with two.lock("x").acquire(timeout=10) as following:
+                assert following.fence > lease.fence
+            assert rule.frames
+
+
+async def test_answers_of_all_shapes_pass_a_proxy(database: Database) -> None:
+    """The frames are what the client waits for: one for each request. Kept by MySQLFramer._ends."""
+    async with FaultProxy("127.0.0.1", mysql.port(), framing=MySQLFramer) as proxy:
+        session = await dial(address_of(database.url.replace(str(mysql.port()), str(proxy.port))), 5.0)
+        numbers = "SELECT 1 UNION SELECT 2 UNION SELECT ?"
+        text = "x" * 70_000
+        for _ in range(2):
+            assert await session.ask(numbers, 3) == ((1,), (2,), (3,))
+            assert await session.ask("SELECT ?, NULL", text) == ((text, None),)
+            await session.run("DO 1")
+            with pytest.raises(asyncmy.errors.Error, match="no_such"):
+                await session.ask("SELECT * FROM no_such")
+        await session.run("CREATE PROCEDURE two() BEGIN SELECT 1; SELECT 2; END")
+        assert await session.ask("CALL two()") == ((1,),)
+        (link,) = proxy._links.values()
+        assert link is not None
+        assert link.sent == link.answered
+        await session.close()

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pymysql
 import pytest
+from pymysql import Error as Error
 
 from aiolock.testing.server import _free_port
 

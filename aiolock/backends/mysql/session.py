@@ -22,10 +22,9 @@ SCHEMA = resources.files(__package__).joinpath("schema.sql")
 DEADLOCK = 1213
 INTERRUPTED = 1317
 """A statement of ours was ended by KILL QUERY."""
-EXISTS = 1304
-UNDONE = frozenset({DEADLOCK, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
-"""Nothing was done: a deadlock, a wait that was too long, a replica, too many sessions, another's transaction, the
-format of the log, no memory, a full disk.
+UNDONE = frozenset({DEADLOCK, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
+"""Nothing was done: a deadlock, nothing was sent, a wait that was too long, a replica, too many sessions, another's
+transaction, the format of the log, no memory, a full disk.
 """
 MISTAKEN = frozenset({1045, 1698, 1044, 1049, 2054, 1665})
 """No use to try again: the password, the user, the database, how the user proves who he is; the format of the log."""
