@@ -14,6 +14,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.mysql import ear, engine
+from aiolock.backends.mysql.address import address_of
 from aiolock.backends.mysql.session import SCHEMA, Session, dial
 from aiolock.backends.transactional import served
 from tests.support import mysql
@@ -175,29 +176,30 @@ async def test_gates_that_are_gone(database: Database) -> None:
             await locks.lock("x").acquire(timeout=0)
 
 
-async def test_nothing_is_open_in_a_transaction(database: Database) -> None:
-    """A client that is frozen or cut off holds up nobody."""
-    query = (
-        "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
-        "ON p.id = t.trx_mysql_thread_id WHERE p.db = %s AND p.command = 'Sleep'"
-    )
+async def test_nothing_is_open_in_a_transaction(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After no answer: a client that is frozen or cut off holds up nobody. Kept by aiolock_exchange_1: COMMIT."""
+    ask, seen = Session.ask, set()
+
+    async def looking(self: Session, statement: str, *values: object) -> Any:
+        answer = await ask(self, statement, *values)
+        if statement.startswith("CALL"):
+            seen.add((statement, await ask(self, "SELECT @@in_transaction")))
+        return answer
+
+    database.equip()
+    if not database.run("SHOW VARIABLES LIKE 'in_transaction'"):
+        pytest.skip("MySQL does not say")
+    monkeypatch.setattr(Session, "ask", looking)
     async with LockManager(database.url) as one, LockManager(database.url) as two:
-        left, looks = 60, 0
 
         async def work(manager: LockManager) -> None:
-            nonlocal left
-            while left > 0:
+            for _ in range(10):
                 async with manager.lock("x"):
-                    left -= 1
+                    pass
 
-        async def look() -> None:
-            nonlocal looks
-            while left > 0:
-                assert await asyncio.to_thread(database.run, query, database.name) == [(0,)]
-                looks += 1
-
-        await asyncio.gather(look(), *(work(manager) for manager in (one, two) * 3))
-    assert looks
+        await asyncio.gather(*(work(manager) for manager in (one, two) * 3))
+        assert exchanges(one)[1] + exchanges(two)[1] > 0  # also after what was not carried out
+    assert seen == {(statement, ((0,),)) for statement in (engine.EXCHANGE, ear.HEAR, ear.LISTEN)}
 
 
 async def test_sessions_end(database: Database) -> None:
@@ -231,8 +233,11 @@ async def test_more_channels_than_a_statement_takes(database: Database, monkeypa
         assert len(database.run("SELECT * FROM aiolock_ears")) == before + 1
 
 
-async def test_names_of_all_characters(url: str) -> None:
+@pytest.mark.parametrize("characters", ["utf8mb4", "latin1", "utf16"])
+async def test_names_of_all_characters(database: Database, characters: str) -> None:
     """SQL has no NUL, and compares as it likes. Kept by VARBINARY, and kept()."""
+    database.run(f"ALTER DATABASE {database.name} CHARACTER SET {characters}")
+    url = database.url
     names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b", "A", "a", "á"]
     async with LockManager(url) as locks, LockManager(url) as others:
         leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
@@ -492,3 +497,33 @@ async def test_a_message_that_is_sent_while_nobody_listens(database: Database, m
         await lease.release()
         released.set()
         await (await asyncio.wait_for(waiter, 20)).release()
+
+
+async def test_a_session_that_the_server_has_not_missed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the network was cut for long, the old one still has its bell. Kept by MySQLEngine._connect: a new one."""
+    monkeypatch.setattr(Session, "end", lambda _: None)
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        made: Any = two._runtime.backend._engine  # type: ignore[attr-defined]
+        old = made._session
+        made._session = None
+        began = time.monotonic()
+        await pass_on(database, one, two)
+        await pass_on(database, two, one)
+        assert time.monotonic() - began < ear.SIGN_OF_LIFE
+        assert not old.over
+        await old.close()
+
+
+async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Ear: SILENT."""
+    monkeypatch.setattr(ear, "SILENT", 1)
+    hears = ear.Ear(address_of(database.url), 5.0, lambda *_: None, lambda *_: None, str)  # type: ignore[arg-type]
+    database.equip()
+    hears.add("aiolock:manager:m")
+    await hears.tune()  # and nothing more
+    heard = "SELECT COUNT(IS_USED_LOCK(CONCAT('aiolock ear ', ear))) FROM aiolock_ears"
+    assert database.run(heard) == [(1,)]
+    async with asyncio.timeout(10):
+        while database.run(heard) != [(0,)]:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.05)
+    hears.hang_up()

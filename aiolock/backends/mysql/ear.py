@@ -14,6 +14,8 @@ from .session import INTERRUPTED, Session, code_of, dial, meaning
 
 SIGN_OF_LIFE = 5
 """Seconds that the session waits at most."""
+SILENT = 30
+"""Seconds after which the server ends the session if nothing comes of us: nobody shall send to a host that is gone."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts to listen again: doubled each time, and at most."""
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -35,7 +37,7 @@ class Ear:
         timeout: seconds that an answer may take.
         told: gets the channel and what was sent; None if anything may have been missed.
         say: executes a statement in another session, while ours waits.
-        bell: the lock for which ours waits, and which that one holds.
+        bell: the lock for which ours waits, and which that one holds; another one if that is another one.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class Ear:
         timeout: float,
         told: Callable[[str, str | None], None],
         say: Callable[..., Awaitable[Any]],
-        bell: str,
+        bell: Callable[[], str],
     ) -> None:
         self._address = address
         self._timeout = timeout
@@ -111,13 +113,19 @@ class Ear:
             session = await dial(self._address, self._timeout)
             self._number, self._heard, self._tuned = secrets.token_hex(16), [], set()
             say, again = session.ask, True
+            await self._answer(session.run(f"SET SESSION wait_timeout = {SILENT}"))
             await self._answer(say(HOLD, f"aiolock ear {self._number}"))
         try:
             while change := [*self._channels.keys() ^ self._tuned][:TOGETHER]:
                 added = [name for name in change if name in self._channels]
                 removed = [name for name in change if name not in self._channels]
-                await self._answer(say(LISTEN, self._number, json.dumps(added), json.dumps(removed)))
-                self._tuned = (self._tuned | set(added)) - set(removed)
+                try:
+                    await self._answer(say(LISTEN, self._number, json.dumps(added), json.dumps(removed)))
+                except Exception as error:  # somebody sends to the channels before
+                    if code_of(error) != INTERRUPTED:
+                        raise
+                else:
+                    self._tuned = (self._tuned | set(added)) - set(removed)
         except BaseException:
             if again:
                 session.end()
@@ -140,7 +148,7 @@ class Ear:
             seconds = int(self._look) or SIGN_OF_LIFE
         try:
             async with asyncio.timeout(seconds + self._timeout):
-                rows = await session.ask(HEAR, self._number, self._bell, seconds, ",".join(self._heard))
+                rows = await session.ask(HEAR, self._number, self._bell(), seconds, ",".join(self._heard))
         except Exception as error:
             if code_of(error) != INTERRUPTED:
                 raise

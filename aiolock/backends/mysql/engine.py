@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ class MySQLEngine(ServedEngine[Session]):
         interpreter.load("locks in MariaDB or MySQL run")
         self._at = address_of(url)
         super().__init__(self._at.name, "the database", timeout, pushes, clock)
-        self._bell = f"aiolock bell {self._number}"
+        self._bell = ""
 
     async def dial(self) -> Session:
         """See `ServedEngine.dial`."""
@@ -53,8 +54,9 @@ class MySQLEngine(ServedEngine[Session]):
 
     async def _connect(self) -> Session:
         session = await super()._connect()
-        if self.abilities.messages:  # nothing else may have it: the other session waits for it in vain
-            await session.ask(TURN, self._bell, int(self._timeout))
+        if self.abilities.messages:  # the other session waits for it in vain
+            self._bell = f"aiolock bell {secrets.token_hex(16)}"
+            await session.ask(TURN, self._bell, 0)
         return session
 
     async def equip(self, session: Session) -> None:
@@ -85,7 +87,7 @@ class MySQLEngine(ServedEngine[Session]):
 
     def ear(self) -> Ear:
         """See `ServedEngine.ear`."""
-        return Ear(self._at, self._timeout, self.told, self._say, self._bell)
+        return Ear(self._at, self._timeout, self.told, self._say, lambda: self._bell)
 
     def named(self, channel: str) -> str:
         """See `ServedEngine.named`."""

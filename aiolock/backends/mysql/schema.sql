@@ -2,6 +2,8 @@
 -- the procedures act with the rights of whoever has run it. Then, for each user who uses locks in a database `app`:
 --   GRANT EXECUTE ON app.* TO user; and for each that looks at them: GRANT SELECT ON app.* TO user;
 DELIMITER $$
+SET SESSION sql_mode = 'STRICT_TRANS_TABLES' -- the procedures keep it: nothing is cut off
+$$
 CREATE TABLE IF NOT EXISTS aiolock_rows(
   k VARBINARY(3072) NOT NULL PRIMARY KEY,
   kind VARCHAR(8) CHARACTER SET ascii NOT NULL CHECK (kind IN ('string', 'hash', 'zset')),
@@ -60,7 +62,7 @@ BEGIN
     IF @@GLOBAL.read_only NOT IN ('0', 'OFF') THEN -- those with all rights may write nevertheless
       SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
     END IF;
-    START TRANSACTION;
+    START TRANSACTION READ WRITE;
     IF tags IS NOT NULL THEN
       SELECT COUNT(*), COUNT(NULLIF(a.manager, 0)) INTO gates, turns
         FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]')) AS x STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b FOR UPDATE;

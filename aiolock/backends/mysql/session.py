@@ -45,7 +45,7 @@ HINTS = {
 WITHOUT_SCHEMA = frozenset({1142, 1143, 1146, 1227, 1305, 1370, 1449, 1356})
 """Nor these: no right, no table, no procedure, nobody as whom it runs."""
 SETTINGS = """SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}, wait_timeout = 31536000,
-  sql_notes = 0, autocommit = 1, sql_mode = 'STRICT_TRANS_TABLES'"""
+  sql_notes = 0, sql_safe_updates = 0, autocommit = 1, sql_mode = 'STRICT_TRANS_TABLES'"""
 GREETING = """SELECT CONNECTION_ID(), EXISTS(SELECT 1 FROM information_schema.ROUTINES
   WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME = 'aiolock_exchange_1')"""
 VARIABLES = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
@@ -127,7 +127,8 @@ async def dial(address: Address, timeout: float) -> Session:
                 ssl=ssl.create_default_context(cafile=address.authorities or None) if address.secure else None,
             )
             session = Session(link)
-            await session.run(SETTINGS.format(max(1, int(timeout))))
+            unlimited = ", max_statement_time = 0" if "MariaDB" in link.get_server_info() else ""
+            await session.run(SETTINGS.format(max(1, int(timeout))) + unlimited)
             ((number, equipped),) = await session.ask(GREETING)
             if number != link.thread_id():
                 text = "is a pooler that shares sessions: give the address of the server itself"
