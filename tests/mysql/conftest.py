@@ -33,9 +33,9 @@ class Database:
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
-    def equip(self) -> None:
-        """Run the schema."""
-        with mysql.connect(mysql.port(), database=self.name) as link:
+    def equip(self, user: str = "root") -> None:
+        """Run the schema, as somebody."""
+        with mysql.connect(mysql.port(), database=self.name, user=user) as link:
             mysql_side.equip(link)
 
     def sessions(self) -> list[int]:
