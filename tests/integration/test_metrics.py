@@ -31,8 +31,9 @@ def total():
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)
     value = registry.get_sample_value
-    taken = value("aiolock_acquires_total", {"manager": "", "kind": "lock", "outcome": "acquired"})
-    print(value("aiolock_held", {"manager": "", "kind": "lock"}), taken, value("aiolock_acquire_seconds_sum", {"manager": "", "kind": "lock"}))
+    labels = {"manager": "", "kind": "lock"}
+    taken = value("aiolock_acquires_total", {**labels, "outcome": "acquired"})
+    print(value("aiolock_held", labels), taken, value("aiolock_acquire_seconds_sum", labels))
 
 
 observer = PrometheusObserver()
