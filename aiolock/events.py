@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Protocol
 
 from .errors import Holder, LossReason
@@ -32,7 +33,13 @@ __all__ = [
 
 
 class Event(Record):
-    """What every event is. All durations are seconds."""
+    """What every event is. All durations are seconds.
+
+    Attributes:
+        manager: the name of the manager that tells it; empty if it has none.
+    """
+
+    manager: str = field(default="", kw_only=True, repr=False, compare=False)
 
 
 class LockEvent(Event):

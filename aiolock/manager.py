@@ -52,8 +52,9 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
             `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
-            an absolute path; `postgresql://user@host/database` for a database; `memory://` for one store per manager,
-            or `memory://name` for one shared in this process; or a backend (see `aiolock.testing`).
+            an absolute path; `postgresql://user@host/database`, or `mysql://user@host/database` for MariaDB and MySQL;
+            `memory://` for one store per manager, or `memory://name` for one shared in this process; or a backend (see
+            `aiolock.testing`).
         name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
             `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
             a container whose host name is not its id they show that, too: `name@host/id:pid`.
@@ -142,8 +143,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         if waiting is not None and not isinstance(waiting, Poll):
             raise ConfigurationError("", f"waiting must be aiolock.Poll(…) or None, not {waiting!r}")
         replicas = replicas_of(min_replicas, replica_timeout, lasting, limits.request_timeout, namespace)
-        observers = Observers(observer)
         presence = Presence(check_manager_name(name), check_duration("", "keepalive", keepalive, least=0.1))
+        observers = Observers(observer, presence.name)
         backend = backend_of(
             source, limits.request_timeout, namespace, replicas, waiting is None, observers.tell, presence
         )
@@ -235,9 +236,9 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
                 "client, min_replicas=…), and the cluster's replicas"
             )  # fmt: skip
         namespace, pushes = options.get("namespace", "aiolock"), options.get("waiting") is None
-        tell = Observers(options.get("observer")).tell
         keepalive = check_duration("", "keepalive", options.get("keepalive", 30.0), least=0.1)
         presence = Presence(check_manager_name(options.get("name")), keepalive)
+        tell = Observers(options.get("observer"), presence.name).tell
         nodes = [
             backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
         ]

@@ -27,7 +27,7 @@ class Record:
             self.__dict__.update(zip(names, values, strict=True))
             return
         given = dict(zip(names, values, strict=False))
-        if len(values) > len(names) or given.keys() & named.keys() or named.keys() - set(names):
+        if len(values) > len(names) or given.keys() & named.keys() or named.keys() - self.__dataclass_fields__.keys():
             raise TypeError(f"{type(self).__name__} takes {', '.join(names)}, each once")
         self.__dict__.update(given, **named)
         missing = [name for name in names if not hasattr(self, name)]

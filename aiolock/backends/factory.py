@@ -65,6 +65,10 @@ def _engine(store: str, url: str, request_timeout: float, pushes: bool) -> Engin
         from .sqlite import SQLiteEngine, path_of
 
         return SQLiteEngine(path_of(url), request_timeout)
+    if store == "mysql":
+        from .mysql import MySQLEngine
+
+        return MySQLEngine(url, request_timeout, pushes)
     from .postgres import PostgresEngine
 
     return PostgresEngine(url, request_timeout, pushes)

@@ -148,13 +148,13 @@ class OpenTelemetryObserver(Exporter[frozenset[tuple[str, str | bool | int | flo
         self._histograms[name].record(value, self._attributes(event) if hold is None else hold.attributes)
 
     def _attributes(self, event: events.Event) -> Attributes:
+        attributes: Attributes = {"aiolock.manager.name": event.manager} if event.manager else {}
         if isinstance(event, events.Disconnected | events.Reconnected):
-            return _server(event.address)
-        if not isinstance(event, events.LockEvent):
-            return {}
-        attributes: Attributes = {"aiolock.lock.kind": event.kind}
-        if self._label is not None:
-            attributes["aiolock.lock.label"] = str(self._label(event.name))
+            attributes |= _server(event.address)
+        elif isinstance(event, events.LockEvent):
+            attributes["aiolock.lock.kind"] = event.kind
+            if self._label is not None:
+                attributes["aiolock.lock.label"] = str(self._label(event.name))
         return attributes
 
 

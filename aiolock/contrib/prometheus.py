@@ -32,7 +32,8 @@ class _Series:
 class PrometheusObserver(Exporter[tuple[str, ...], _Series]):
     """Counts and measures what happens to locks.
 
-    All metrics of locks have the label `kind` (`lock`, `semaphore`, …), and `lock` if you give `label`. All their
+    All metrics have the label `manager`, which is the manager's name, or empty if it has none. Those of locks have
+    `kind` (`lock`, `semaphore`, …), too, and `lock` if you give `label`. All their
     counters are there, at 0, once a lock of such labels was first met: `increase()` sees the first loss. Nested
     acquires count in no metric.
 
@@ -95,17 +96,19 @@ class PrometheusObserver(Exporter[tuple[str, ...], _Series]):
 
     def _count(self, name: str, event: events.Event, by: str = "") -> None:
         if not isinstance(event, events.LockEvent):
-            self._metrics.counters[name].inc()
+            self._metrics.counters[name].labels(event.manager).inc()
         elif by:
             self._metrics.counters[name].labels(*self._labels(event), by).inc()
         else:
             self._of(event).counters[name].inc()
 
     def _measure(self, name: str, value: float, event: events.Event, hold: _Series | None = None) -> None:
-        (hold or self._metrics).histograms[name].observe(value)
+        histogram = self._metrics.histograms[name].labels(event.manager) if hold is None else hold.histograms[name]
+        histogram.observe(value)
 
     def _labels(self, event: events.LockEvent) -> tuple[str, ...]:
-        return (event.kind,) if self._label is None else (event.kind, str(self._label(event.name)))
+        classes = () if self._label is None else (str(self._label(event.name)),)
+        return event.manager, event.kind, *classes
 
     def _of(self, event: events.LockEvent) -> _Series:
         labels = self._labels(event)
@@ -119,10 +122,10 @@ class _Metrics:
     """All metrics."""
 
     def __init__(self, labels: tuple[str, ...], registry: CollectorRegistry | None) -> None:
-        by = ("kind", *labels)
+        by = ("manager", "kind", *labels)
 
         def of(name: str) -> tuple[str, ...]:
-            return () if name in OF_PROCESS else by
+            return by[:1] if name in OF_PROCESS else by
 
         def gauge(name: str, about: str, mode: Literal["livesum", "livemin"]) -> Gauge:
             return Gauge(f"aiolock_{name}", about, by, registry=registry, multiprocess_mode=mode)
@@ -145,9 +148,15 @@ class _Metrics:
             name: Histogram(f"aiolock_{name}", measured.about, of(name), registry=registry, buckets=measured.buckets)
             for name, measured in HISTOGRAMS.items()
         }
+        self._of_process("")
+
+    def _of_process(self, manager: str) -> None:
+        for name in OF_PROCESS:
+            (self.counters.get(name) or self.histograms[name]).labels(manager)
 
     def of(self, labels: tuple[str, ...]) -> _Series:
         """Those of one set of labels; from now on they are exported."""
+        self._of_process(labels[0])
         self.oldest.labels(*labels).set(math.inf)
         for reason in LossReason:
             self.counters["losses"].labels(*labels, reason.value)

@@ -24,6 +24,7 @@ class Observers:
 
     Args:
         observer: the user's: one, several, or None.
+        manager: the manager's name; empty if it has none.
 
     Attributes:
         listening: whether there are others than the log.
@@ -33,10 +34,11 @@ class Observers:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_events", "_pausing", "listening", "repeats")
+    __slots__ = ("_broken", "_each", "_events", "_manager", "_pausing", "listening", "repeats")
 
-    def __init__(self, observer: Observer | Sequence[Observer] | None = None) -> None:
+    def __init__(self, observer: Observer | Sequence[Observer] | None = None, manager: str = "") -> None:
         users = _checked(observer)
+        self._manager = manager
         self.repeats: Repeats = Repeats()
         self._each: tuple[Observer, ...] = (lambda event: log_event(event, self.repeats), *users)
         self.listening: bool = bool(users)
@@ -50,6 +52,8 @@ class Observers:
 
     def tell(self, event: Event) -> None:
         """Tell all of them, after what has happened was dealt with; what happens while one is told, after that."""
+        if self._manager:
+            vars(event)["manager"] = self._manager  # here, as no one else needs to know it
         self._events.append(event)
         if not self._pausing:
             self._tell_all()

@@ -65,7 +65,8 @@ def answer(side: Side, lua: str) -> object:
             for least, most in SCORES
         ),
         PLACES + "return { call('LREM', K, 0, 'a'), call('LREM', K, 0, 'c'), call('LREM', L, 0, 'c') }",
-        PLACES + "call('LREM', K, 0, 'a') call('LREM', K, 0, 'b') return { call('EXISTS', K), call('LRANGE', K, 0, 9) }",
+        *(PLACES + f"call('LREM', K, 0, 'a') call('LREM', K, 0, 'b') return call({words})"
+          for words in ("'EXISTS', K", "'LRANGE', K, 0, 9")),
         *(PLACES + f"return call('LRANGE', K, {start}, {stop})" for start, stop in RANKS),
         "return { call('PUBLISH', 'c', 'x'), call('PUBSUB', 'NUMSUB', 'c') }",
         "local time = call('TIME') return { #time, type(time[1]), #time[2] <= 6 }",

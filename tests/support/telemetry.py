@@ -50,5 +50,5 @@ class Exported:
         self.tell = PrometheusObserver(registry=self.registry, **options)
 
     def __call__(self, name: str, **labels: str) -> float | None:
-        """A sample of kind `lock`; None if it is not exported."""
-        return self.registry.get_sample_value(f"aiolock_{name}", {"kind": "lock", **labels})
+        """A sample of kind `lock`, of a manager without a name; None if it is not exported."""
+        return self.registry.get_sample_value(f"aiolock_{name}", {"manager": "", "kind": "lock", **labels})

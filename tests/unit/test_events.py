@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -75,7 +75,17 @@ def kinds(told: Told) -> list[str]:
 
 def facts(event: Event, *but: str) -> dict[str, Any]:
     """What an event says, but for these attributes."""
-    return {field.name: getattr(event, field.name) for field in fields(event) if field.name not in but}
+    return {field.name: getattr(event, field.name) for field in fields(event) if field.name not in ("manager", *but)}
+
+
+async def test_whose_it_is(backend: MemoryBackend, told: Told) -> None:
+    """Kept by Observers.tell."""
+    async with LockManager(backend, name="checkout", observer=told.append) as named, named.lock("a"):
+        pass
+    async with LockManager(MemoryBackend(backend), observer=told.append) as unnamed, unnamed.lock("a"):
+        pass
+    assert [event.manager for event in told] == ["checkout", "checkout", "", ""]
+    assert replace(told[0], manager="billing").manager == "billing"
 
 
 async def test_a_pair(locks: LockManager, backend: MemoryBackend, told: Told) -> None:

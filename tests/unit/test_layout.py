@@ -143,6 +143,8 @@ OF_FRAMEWORKS = {
 
 
 OF_FILES = {
+    "backends/mysql/__init__.py": {"asyncmy"},
+    "backends/mysql/session.py": {"asyncmy"},
     "backends/postgres/__init__.py": {"asyncpg"},
     "backends/postgres/session.py": {"asyncpg"},
     "recipes/transactions.py": {"django", "sqlalchemy"},

@@ -281,3 +281,12 @@ def test_the_buckets_fit_locks(telemetry: Telemetry) -> None:
     telemetry.tell(acquired(waited=0.003))
     (point,) = telemetry.points("aiolock.acquire.duration")
     assert point.explicit_bounds[point.bucket_counts.index(1)] == 0.005
+
+
+def test_managers_are_told_apart_by_name(telemetry: Telemetry) -> None:
+    telemetry.tell(acquired(manager="checkout"))
+    telemetry.tell(Reconnected("redis:6379", 0.2, manager="checkout"))
+    assert telemetry.ended()["acquire lock"].attributes["aiolock.manager.name"] == "checkout"  # type: ignore[index]
+    (held,), (outage,) = telemetry.points("aiolock.hold.active"), telemetry.points("aiolock.connection.outage.duration")
+    assert dict(held.attributes) == {"aiolock.manager.name": "checkout", **KIND}
+    assert outage.attributes["aiolock.manager.name"] == "checkout"

@@ -175,9 +175,23 @@ def test_connections_and_the_loop(exported: Exported) -> None:
     exported.tell(Reconnected("redis:6379", 0.2))
     exported.tell(WokeLate(1.5))
     exported.tell(Granted("order:42", "lock", "me:1", 7))  # what is no part of it
+    exported.tell(Disconnected("redis:6379", ConnectionResetError(), "was reset", manager="checkout"))
     value = exported.registry.get_sample_value
-    assert value("aiolock_disconnects_total") == 1
-    assert (value("aiolock_outage_seconds_sum"), value("aiolock_loop_lag_seconds_sum")) == (0.2, 1.5)
+    assert value("aiolock_disconnects_total", unnamed := {"manager": ""}) == 1
+    assert value("aiolock_disconnects_total", {"manager": "checkout"}) == 1
+    assert (value("aiolock_outage_seconds_sum", unnamed), value("aiolock_loop_lag_seconds_sum", unnamed)) == (0.2, 1.5)
+
+
+def test_every_loss_of_a_connection_can_be_seen_to_happen(exported: Exported) -> None:
+    value = exported.registry.get_sample_value
+    assert value("aiolock_disconnects_total", {"manager": ""}) == 0
+    exported.tell(Waiting("order:42", "lock", 1, manager="checkout"))
+    assert value("aiolock_disconnects_total", {"manager": "checkout"}) == 0
+
+
+def test_managers_are_told_apart_by_name(exported: Exported) -> None:
+    exported.tell(acquired(manager="checkout"))
+    assert (exported("held"), exported("held", manager="checkout")) == (None, 1)
 
 
 def test_two_observers_cannot_share_a_registry(exported: Exported) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
+from ..transactional.channels import ear_of, name_of
 from ..transactional.engine import Unavailable
-from ..transactional.plan import number_of
 from .address import Address
 from .session import Session, dial, meaning
 
@@ -161,22 +160,6 @@ class Ear:
         channel = self._channels.get(name)
         if channel is not None:
             self._told(channel, str(payload))
-
-
-def name_of(channel: str) -> str:
-    """The name of a channel in the database, of 63 bytes at most. Those on which several listen are marked."""
-    kind = "s" if is_shared(channel) else "m"
-    return f"aiolock_{kind}_{hashlib.blake2b(channel.encode(), digest_size=20).hexdigest()}"
-
-
-def is_shared(channel: str) -> bool:
-    """Whether several managers may listen: it is a name's, and not a manager's own."""
-    return "{" in channel
-
-
-def ear_of(name: str) -> int:
-    """The number of the lock that whoever listens holds; `name` is the one in the database."""
-    return number_of(f"ear {name}")
 
 
 def _manner(name: str) -> str:

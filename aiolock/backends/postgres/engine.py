@@ -14,12 +14,13 @@ from ...errors import BackendError
 from ...log import Log
 from ...scripts import interpreter
 from ..base import Abilities
+from ..transactional.channels import ear_of, is_shared, name_of
 from ..transactional.engine import Unavailable
 from ..transactional.guess import GuessingEngine
 from ..transactional.loaded import Row
 from ..transactional.plan import Known, Plan, Stale, Verdict, number_of
 from .address import address_of
-from .ear import Ear, ear_of, is_shared, name_of
+from .ear import Ear
 from .session import SCHEMA, Session, dial, meaning
 
 logger: Log = Log("aiolock.redis")

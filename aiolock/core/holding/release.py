@@ -35,7 +35,7 @@ OVERDUE: Line = Line(
 
 
 class Release:
-    """The end of an owner, or of one level of it: repeated until the server answered or the key must have expired.
+    """The end of an owner, or of one level of it: repeated until the server answered, or the key must have expired.
 
     Awaiting only observes.
 
@@ -52,6 +52,7 @@ class Release:
         calls: see above.
         failure: what the holder must be told: it was lost, or the server will not let it go. None for an outage.
         outcome: the server's answer, or why there is none; None until then.
+        lasting: it has a place in a queue, which does not expire while this process lives: repeated until answered.
         handed_on: its request gives the name to another task of this process, unless it is the turn of others.
         resent: an earlier copy of the request may have done it; then a lock that is gone proves no loss.
     """
@@ -72,6 +73,7 @@ class Release:
         "due",
         "failure",
         "handed_on",
+        "lasting",
         "outcome",
         "resent",
     )
@@ -102,6 +104,7 @@ class Release:
         if hold is not None and hold.reason is not None:
             self.failure = hold.loss()
         self.outcome: ReleaseOutcome | BackendError | None = None
+        self.lasting: bool = False
         self.handed_on: bool = False
         self.resent: bool = False
         self.due: float = NEVER
@@ -135,6 +138,8 @@ class Release:
 
     def _in_time(self, now: float) -> bool:
         """The key may still be there; it was not extended since the request that counts was written."""
+        if self.lasting:
+            return True
         if self._until is None:
             # A grant out of a queue lasts for the `liveness`, however short the ttl is, or as another waiter asked.
             until = self._since(now) + max(self._ttl_ms / 1000, self._services.limits.liveness)
@@ -170,6 +175,8 @@ class Release:
                     self.failure = outcome
                 if hold.reason is None or services.clock.now() < hold.deadline:  # otherwise its loss was told
                     services.warn(NOT_RELEASED, hold.calls.name, outcome)
+        elif isinstance(outcome, BackendError) and self._tainted and services.binding.closing:
+            services.warn(NOT_RELEASED, self.calls.name, outcome)  # what was asked for may be granted, and stays so
         if hold is None or self._attempts:
             services.ending.discard(self._owner)
         if self._attempts:

@@ -240,7 +240,10 @@ class LocalQueue:
         for waiter in told:
             waiter.fail(repeated(error))
             self.waiters.pop(waiter, None)
-        self.renew_owner(entry, asks=False)
+        if error.transient and self.race is None and len(self.calls.names) <= 1:
+            entry.taint()  # it continues with what it has asked for, however late that is done: nothing to undo
+        else:
+            self.renew_owner(entry, asks=False)  # other servers may have granted their part
         entry.waits().failure = error
         if len(told) < len(waiting):
             entry.pause()

@@ -127,6 +127,8 @@ class QueueEntry:
     def rename(self, owner: str) -> None:
         """Its id can get nothing any more: continue with another, that no server knows; its number stays its own."""
         self.owner, self.tainted, self.state = owner, False, IDLE
+        if self.wait is not None:
+            self.wait.sent_at = None
 
     # Asking.
 
@@ -244,7 +246,7 @@ class QueueEntry:
         """A message says that the owner was granted, with this fence."""
         if self.state is ASKING:
             self.state = TOLD
-        elif self.state is QUEUED:
+        elif self.state in (QUEUED, IDLE):
             self.ask()
         else:
             return
@@ -338,6 +340,7 @@ class QueueEntry:
         # What it asked last may have queued it, and no one looks at the answer.
         runtime.queue_entries.stands(asker.calls, asker.liveness_ms)
         release = Release(runtime, self.begun, self.owner, asker.policy.ttl_ms, self.undoing, self.tainted)
+        release.lasting = self.known  # its place has no ttl: the server keeps it for as long as this process lives
         release.write()
         return release
 

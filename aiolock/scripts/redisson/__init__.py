@@ -36,8 +36,8 @@ FAIR_ACQUIRE: Script[AcquireOutcome] = Script(__name__, "fair_acquire", decode.a
 FAIR_REFRESH: Script[list[RefreshOutcome]] = Script(__name__, "fair_refresh", decode.refresh, prelude=("line",))
 FAIR_RELEASE = Script(__name__, "fair_release", decode.release, prelude=("line",), ends=copied)
 FAIR_FORCE_RELEASE = Script(__name__, "fair_force_release", as_flag, prelude=("line",))
-SCRIPTS = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
-SCRIPTS += (FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE)
+LOCK = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
+SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE)
 _renew: Combiner[RenewOutcome] = Combiner(RENEW)
 _refresh: Combiner[RefreshOutcome] = Combiner(FAIR_REFRESH)
 
