@@ -26,6 +26,7 @@ class Contention(Record):
         overlapping: it takes several names, which can also be taken one by one.
         divisible: a lease can be given back in parts.
         watches: an end by force is only announced on its channel: holds that last listen there.
+        entry: the class of what waits for it, a `QueueEntry`; None for the usual one.
     """
 
     exclusive: bool
@@ -33,6 +34,7 @@ class Contention(Record):
     overlapping: bool = False
     divisible: bool = False
     watches: bool = False
+    entry: type[Any] | None = None
 
 
 class Calls(Protocol):

@@ -54,7 +54,7 @@ class Gate(LocalQueue):
     __slots__ = ("_key", "_manager", "contention", "holds")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
-        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
+        self._new_entry = contention.entry or (_entry(calls) if contention.overlapping else QueueEntry)
         self._key = (calls.kind, calls.name)
         self._manager = runtime.binding.id
         self.runtime: Runtime = runtime

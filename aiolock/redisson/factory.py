@@ -9,6 +9,7 @@ from ..errors import ConfigurationError
 from ..primitives.factory import LockFactory
 from ..primitives.options import LOCK, LockOptions
 from ..usage import usage
+from .fair_lock import RFairLock
 from .fenced_lock import RFencedLock
 from .lock import RLock
 
@@ -62,6 +63,17 @@ class Redisson:
         Arguments and errors: as for `lock()`. No I/O.
         """
         return RFencedLock(self._runtime, *self._named(name, options))
+
+    @usage("locks.fair_lock('a', ttl=30)")
+    def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> RFairLock:
+        """Return `getFairLock(name)`: first come, first served.
+
+        It nests with `lock()` of the same name in one task, as in Java. But who waits for one is not told of a release
+        of the other: use one of them for a name.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        return RFairLock(self._runtime, *self._named(name, options))
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)

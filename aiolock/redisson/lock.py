@@ -10,6 +10,7 @@ from ..core.runtime import Runtime
 from ..primitives.reentrant import Reentrant
 from ..record import Record
 from ..scripts.redisson import RLockCalls
+from .place import Place
 
 
 class RLockInfo(Record):
@@ -43,7 +44,7 @@ class RLock(Reentrant):
     __slots__ = ()
 
     _calls: RLockCalls
-    contention: ClassVar[Contention] = Contention(exclusive=True, watches=True)
+    contention: ClassVar[Contention] = Contention(exclusive=True, watches=True, entry=Place)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         super().__init__(runtime, RLockCalls(name), policy)

@@ -12,7 +12,7 @@ import redis
 from .conftest import TTL, TTL_MS
 from .peer import PATIENCE, Peer, PeerError, Said, start_java, start_python
 
-KINDS = ("lock", "fenced")
+KINDS = ("lock", "fenced", "fair")
 SOON = TTL / 2
 """Seconds: before any ttl is over, so it was a message."""
 
@@ -150,7 +150,7 @@ def keeps(holder: Peer, other: Peer, what: str) -> None:
 def test_an_end_by_force_ends_the_others_hold(java: Peer, python: Peer, link: redis.Redis, kind: str) -> None:
     what = f"{kind}:a"
     took = []
-    for _ in range(9):
+    for _ in range(9 if kind != "fair" else 1):
         python.do("t", "lock", what)
         lost = python.ask("t", "lost", what)
         stays_out(lost)
@@ -161,15 +161,19 @@ def test_an_end_by_force_ends_the_others_hold(java: Peer, python: Peer, link: re
         took.append(said.ended - forced)
         with pytest.raises(PeerError, match="LockLost"):
             python.do("t", "unlock", what)
-    assert sorted(took)[4] < 0.05
+    # Java's forceUnlock() of a fair lock tells nobody but the first in line: the next renewal finds out.
+    assert sorted(took)[len(took) // 2] < (0.05 if kind != "fair" else TTL / 2)
     java.do("t", "lock", what)
     assert python.do("t", "forceUnlock", what) == "true"
     assert java.do("t", "isHeld", what) == "false"
+    if kind == "fair":
+        java.do("t", "unlock", what)  # Redisson does not look who had it if nobody has it
+        return
     with pytest.raises(PeerError, match="IllegalMonitorState"):
         java.do("t", "unlock", what)
 
 
-@pytest.mark.parametrize(("kind", "each"), [("lock", 2500), ("fenced", 500)])
+@pytest.mark.parametrize(("kind", "each"), [("lock", 2500), ("fenced", 500), ("fair", 500)])
 def test_a_counter_is_exact(java: Peer, version: str, shared_url: str, link: redis.Redis, kind: str, each: int) -> None:
     """Two threads of a JVM and two processes of ours read it, and write one more."""
     ttl_ms, what = 30_000, f"{kind}:a"

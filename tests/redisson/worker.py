@@ -51,7 +51,7 @@ class Crew:
     def _lock(self, what: str) -> Any:
         if what not in self._made:
             kind, _, name = what.partition(":")
-            makes = {"lock": self._java.lock, "fenced": self._java.fenced_lock}
+            makes = {"lock": self._java.lock, "fenced": self._java.fenced_lock, "fair": self._java.fair_lock}
             self._made[what] = makes[kind](name)
         return self._made[what]
 

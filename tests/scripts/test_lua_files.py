@@ -31,6 +31,7 @@ PRELUDES = {
     "queue": {part for part in queue.ASK if "/" not in part},
     "guard": {"names", "holders"},
     "once": {"run"},
+    "redisson": {"grant", "line"},
     "scripts": {"sharded", "replicated"},
 }
 """What goes in front of scripts: it need not answer by itself."""

@@ -1,10 +1,6 @@
-"""What our scripts make of Redisson's lock: its state and its messages, whatever is repeated, late, or denied."""
+"""What our scripts make of Redisson's lock: its state and its messages, whatever is repeated or late."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-
-import pytest
 
 from aiolock.errors import LossReason
 from aiolock.scripts.base import Call
@@ -21,11 +17,8 @@ from aiolock.scripts.outcomes import (
     ReleaseOutcome,
     Renewed,
 )
-from aiolock.scripts.redisson import SCRIPTS, RLockCalls
-from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
-from tests.support.scripting import DENIAL, LuaSide, Side
-from tests.support.scripting import Refused as Failure
+from aiolock.scripts.redisson import RLockCalls
+from tests.support.scripting import Side
 
 TTL = 30_000
 LOCK, FENCED = RLockCalls("orders"), RLockCalls("orders", fenced=True)
@@ -163,72 +156,3 @@ def test_a_name_with_a_hash_tag_keeps_its_own(side: Side) -> None:
     """As Redisson does. Guards RedissonKeys: its keys share the name's slot."""
     calls = RLockCalls("app:{orders}:x")
     assert calls.free_channel == "redisson_lock__channel:app:{orders}:x"
-
-
-def test_every_script_is_here() -> None:
-    assert {call.script for call in CALLS.values()} == set(SCRIPTS)
-
-
-CALLS: dict[str, Call[object]] = {
-    "acquire": FENCED.acquire(bid("n:1")),  # type: ignore[dict-item]
-    "nest": LOCK.nest("m:1", 0, TTL, 2),  # type: ignore[dict-item]
-    "renew": LOCK.renew_many([LOCK.renewal("m:1", 0, 2 * TTL)]),  # type: ignore[dict-item]
-    "release": end("m:1", tainted=True),  # type: ignore[dict-item]
-    "force_release": LOCK.force_release(),  # type: ignore[dict-item]
-    "info": LOCK.info(),  # type: ignore[dict-item]
-}
-USED = {
-    "acquire": ("pttl", "hget", "exists", "incr", "hset", "pexpire"),
-    "nest": ("hget", "pttl", "pexpire", "hset"),
-    "renew": ("pttl", "hget", "pexpire"),
-    "release": ("hget", "pttl", "del", "publish", "set"),
-    "force_release": ("del", "publish"),
-}
-LATER = ("publish", "set")
-"""The release is done without these."""
-
-
-def attempt(side: LuaSide, call: Call[object]) -> tuple[str, object]:
-    """Return the error, if any, and the answer."""
-    try:
-        return "", side.run(call)
-    except Failure as failure:
-        return str(failure), None
-
-
-@pytest.mark.parametrize(("name", "command"), [(name, one) for name, commands in USED.items() for one in commands])
-def test_what_is_left_of_a_denied_command(
-    name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]
-) -> None:
-    """Never a lock without an expiry, or one that its holder does not know of. Guards `redis.pcall` of PEXPIRE."""
-    if name != "acquire":
-        acquired(lua)
-    before = lua.hash("orders")
-    error, answer = attempt(denied(command), CALLS[name])
-    assert not error or DENIAL.search(error)
-    if command in LATER:
-        assert answer in (Released(0), True)
-        assert not lua.exists("orders")
-        return
-    assert error or isinstance(answer, list)
-    assert lua.hash("orders") == before
-    assert lua.pttl("orders") != -1
-
-
-@pytest.mark.parametrize("tainted", [False, True])
-def test_a_full_server_lets_no_one_in_and_all_out(tainted: bool, own_server: RedisServer) -> None:
-    """Guards the order in release: DEL comes before SET."""
-    link = redis_cli.client(own_server.url)
-    side = LuaSide(link)
-    for script in SCRIPTS:
-        side.load(script)
-    acquired(side)
-    redis_cli.fill(link)
-    with pytest.raises(Failure, match=r"OOM|maxmemory"):
-        side.run(RLockCalls("other").acquire(bid("m:2")))
-    assert side.run(LOCK.renew_many([LOCK.renewal("m:1", 0, 2 * TTL)])) == [Renewed(2 * TTL)]
-    assert side.run(end("m:1", tainted=tainted)) == Released(0)
-    assert not side.exists("orders")
-    assert not side.exists("other")
-    side.close()
-    link.close()

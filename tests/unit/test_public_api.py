@@ -34,6 +34,7 @@ FACTORIES_ONLY = (
     "Lock",
     "Once",
     "Owner",
+    "RFairLock",
     "RFencedLock",
     "RLock",
     "RWLock",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockManager
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager
 from aiolock.backends.base import Wake
-from aiolock.redisson import Redisson
+from aiolock.core.waiting.wait import ASKING
+from aiolock.redisson import Redisson, RFairLock
+from aiolock.redisson.place import Place
+from aiolock.scripts.outcomes import Queued
 from aiolock.testing import MemoryBackend
 
 from .world import settle
@@ -132,3 +135,70 @@ async def test_a_holder_listens_on_when_a_waiter_has_gone() -> None:
 
 def listening(backend: MemoryBackend) -> int:
     return backend.store.numsub(f"redisson_lock__channel:{{{NAME}}}")
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[MemoryBackend, RFairLock, RFairLock]]:
+    """A fair lock that another process holds, and this one's."""
+    backend = MemoryBackend()
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as others:
+        yield backend, Redisson(locks).fair_lock(NAME), Redisson(others).fair_lock(NAME)
+
+
+Pair = tuple[MemoryBackend, RFairLock, RFairLock]
+
+
+def ears(backend: MemoryBackend) -> list[str]:
+    """The owners that listen for their turn."""
+    begin = f"redisson_lock__channel:{{{NAME}}}:"
+    return [channel.removeprefix(begin) for channel in backend.store._subscribers if channel.startswith(begin)]
+
+
+async def test_only_who_waits_listens(pair: Pair) -> None:
+    """Kept by Place.take: `_hear_no_more`; and Place.end."""
+    backend, here, there = pair
+    lease = await there.acquire()
+    first, second = (asyncio.ensure_future(here.acquire()) for _ in range(2))
+    await settle(backend)
+    assert ears(backend) == backend.store.lrange(f"redisson_lock_queue:{{{NAME}}}") != []
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    assert len(ears(backend)) == 1
+    await lease.release()
+    await settle(backend)
+    assert ears(backend) == []
+    await first.result().release()
+
+
+async def test_who_comes_back_listens_elsewhere(pair: Pair) -> None:
+    """Kept by Place.rename."""
+    backend, here, there = pair
+    lease = await there.acquire()
+    waiter = asyncio.ensure_future(here.acquire())
+    await settle(backend)
+    before = ears(backend)
+    backend.store.delete(f"redisson_lock_queue:{{{NAME}}}")
+    await backend.clock.advance(1.5)
+    assert len(ears(backend)) == 1
+    assert ears(backend) != before
+    await lease.release()
+    await (await waiter).release()
+
+
+async def test_a_message_meets_an_answer(pair: Pair) -> None:
+    """A release while its request is on its way, whose answer does not know of it. Kept by Place._turn: `TOLD`."""
+    backend, here, there = pair
+    lease = await there.acquire()
+    waiter = asyncio.ensure_future(here.acquire())
+    await settle(backend)
+    (entry,) = here._gate().entries
+    assert isinstance(entry, Place)
+    entry.state = ASKING  # as with a heartbeat's answer that made it ask
+    entry._turn()
+    backend.store.delete(NAME)
+    entry.take(Queued(rank=1, pttl=30_000), backend.clock.now())
+    await settle(backend)
+    assert waiter.done()
+    await waiter.result().release()
+    with pytest.raises(LockLost):
+        await lease.release()

@@ -26,14 +26,20 @@ from ..outcomes import (
 from . import decode
 from .keys import RedissonKeys
 
-ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire, no_grant)
+ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire, no_grant, ("grant",))
 NEST: Script[Kept | Missing] = Script(__name__, "nest", lock.nest, no_nesting)
 RENEW: Script[list[RenewOutcome]] = Script(__name__, "renew", lock.renew, no_renewal)
 RELEASE = Script(__name__, "release", decode.release, ends=copied)
 FORCE_RELEASE = Script(__name__, "force_release", as_flag)
 INFO = Script(__name__, "info", decode.info)
-SCRIPTS = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
+FAIR_ACQUIRE: Script[AcquireOutcome] = Script(__name__, "fair_acquire", decode.acquire, no_grant, ("grant", "line"))
+FAIR_REFRESH: Script[list[RefreshOutcome]] = Script(__name__, "fair_refresh", decode.refresh, prelude=("line",))
+FAIR_RELEASE = Script(__name__, "fair_release", decode.release, prelude=("line",), ends=copied)
+FAIR_FORCE_RELEASE = Script(__name__, "fair_force_release", as_flag, prelude=("line",))
+LOCK = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
+SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE)
 _renew: Combiner[RenewOutcome] = Combiner(RENEW)
+_refresh: Combiner[RefreshOutcome] = Combiner(FAIR_REFRESH)
 
 
 class RLockCalls:
@@ -102,6 +108,55 @@ class RLockCalls:
     def departure(self, manager: str) -> None:
         """Return None: nothing is kept of a manager."""
 
-    def info(self) -> Call[Standing]:
-        """Ask who holds it."""
-        return Call(self.name, INFO, (self.name, self._keys.token), ())
+    def info(self, waiting: str = "") -> Call[Standing]:
+        """Ask who holds and who waits; `waiting` is the owner whose rank you ask for."""
+        hash, queue, _ = self._keys.line
+        return Call(self.name, INFO, (hash, self._keys.token, queue), (waiting,))
+
+
+class FairCalls(RLockCalls):
+    """Requests about a fair lock: the same hash, and a queue in which each owner is told on a channel of its own.
+
+    Args:
+        name: the lock's, and its key.
+        wait_ms: how long an owner that waits counts as alive without a heartbeat, once it is first.
+    """
+
+    __slots__ = ("_wait_ms",)
+
+    ordered = True
+    queues = True
+
+    def __init__(self, name: str, wait_ms: int) -> None:
+        super().__init__(name)
+        self._wait_ms = wait_ms
+
+    @property
+    def refresh_many(self) -> Combiner[RefreshOutcome]:
+        """Makes one request of many heartbeats."""
+        return _refresh
+
+    def turn_channel(self, owner: str) -> str:
+        """The channel that says that it may be the owner's turn."""
+        return f"{self.free_channel}:{owner}"
+
+    def acquire(self, bid: Bid) -> Call[AcquireOutcome]:
+        """Hold the name, or wait for it."""
+        wait_ms = self._wait_ms if bid.liveness_ms else 0
+        keys = (*self._keys.line, self._keys.dead(bid.owner))
+        return Call(self.name, FAIR_ACQUIRE, keys, (bid.owner, bid.ttl_ms, wait_ms))
+
+    def refresh(self, bid: Bid) -> Part:
+        """Return a heartbeat of one that waits."""
+        return Part(self._keys.line, (bid.owner, self._wait_ms))
+
+    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+        """Lower the owner's depth to `left`; at 0 it leaves the name, or its queue."""
+        args = (owner, left, self.free_channel)
+        if left or not tainted:
+            return Call(self.name, FAIR_RELEASE, self._keys.line, args)
+        return Call(self.name, FAIR_RELEASE, (*self._keys.line, self._keys.dead(owner)), (*args, ttl_ms + GRACE_MS))
+
+    def force_release(self) -> Call[bool]:
+        """End a hold, whoever has it."""
+        return Call(self.name, FAIR_FORCE_RELEASE, self._keys.line, (self.free_channel,))

@@ -22,6 +22,11 @@ class RedissonKeys:
         return f"redisson_lock__channel:{self._tagged}"
 
     @property
+    def line(self) -> tuple[str, str, str]:
+        """The hash of a fair lock, its queue, and the deadlines of that."""
+        return self.name, f"redisson_lock_queue:{self._tagged}", f"redisson_lock_timeout:{self._tagged}"
+
+    @property
     def token(self) -> str:
         """The counter of a fenced lock."""
         return f"redisson_lock_token:{self._tagged}"
