@@ -14,7 +14,7 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.mysql import ear, engine
 from aiolock.backends.mysql.address import address_of
-from aiolock.backends.mysql.session import SCHEMA, Session, dial
+from aiolock.backends.mysql.session import SCHEMA, Session, dial, meaning
 from aiolock.backends.transactional import guess, served
 from tests.support import mysql
 
@@ -480,6 +480,31 @@ def test_the_schema_is_in_the_package() -> None:
     assert Path(str(SCHEMA)).is_file()
 
 
+RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        "cube cume_dist dense_rank empty except first_value function grouping groups intersect lag last_value lateral "
+        "lead library manual nth_value ntile of over parallel percent_rank qualify rank recursive row row_number rows "
+        "system tablesample window",
+    )
+)
+"""Words that MySQL keeps to itself, from 8.0 on, and MariaDB does not: here no name may be one."""
+
+
+def test_the_schema_has_no_names_that_mysql_refuses() -> None:
+    """The tests may have no MySQL."""
+    text = re.sub(r"--.*|'[^']*'", "", SCHEMA.read_text(encoding="utf-8"))
+    assert not RESERVED & set(re.findall(r"\w+", text.lower()))
+
+
+def test_a_user_whom_only_cryptography_can_prove() -> None:
+    """As those of MySQL 8 are, without TLS: it is no use to try again."""
+    missing = RuntimeError("'cryptography' package is required for caching_sha2_password auth methods")
+    found = meaning(address_of("mysql://h/db"), missing, 5.0, ran=False)
+    assert isinstance(found.error, ConfigurationError)
+    assert "'cryptography' package is required" in str(found.error)
+
+
 async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
     async with LockManager(database.url, ttl=300) as one, LockManager(database.url, **PATIENT) as two:
@@ -530,3 +555,23 @@ async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch
         while database.run(heard) != [(0,)]:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.05)
     hears.hang_up()
+
+
+async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a heartbeat now and then. Kept by aiolock_hear_1, which waits in the server."""
+    ask, asked = Session.ask, []
+
+    async def counted(self: Session, statement: str, *values: object) -> Any:
+        asked.append(statement)
+        return await ask(self, statement, *values)
+
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        await asyncio.sleep(0.3)  # it listens before it waits
+        monkeypatch.setattr(Session, "ask", counted)
+        await asyncio.sleep(2.0)
+        assert len(asked) <= 2  # each listens again after five seconds
+        await lease.release()
+        await (await asyncio.wait_for(waiter, 10)).release()

@@ -40,14 +40,14 @@ CREATE OR REPLACE VIEW aiolock_locks AS SELECT SUBSTRING(k, LOCATE('{', k) + 1, 
 $$
 -- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time, as
 -- (-1, …, now), then each group that was not carried out, with its rows and with the channels of which it was told wrong.
---   used, lag: microseconds: the decision's time, and by how much it may be late.
+--   used, behind: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[gate, number of a name, group], …], gates ascending; NULL to look whether the server can be used.
 --   kept: [[key, version or 0, group], …]: what was read.
 --   written: [[key, kind or '' if it goes, value, expires, group], …], or NULL.
 --   more: {"late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
 --     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL.
-CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN lag BIGINT, IN ver BIGINT, IN who BIGINT,
+CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN behind BIGINT, IN ver BIGINT, IN who BIGINT,
   IN tags LONGTEXT CHARACTER SET utf8mb4, IN kept LONGTEXT CHARACTER SET utf8mb4,
   IN written LONGTEXT CHARACTER SET utf8mb4, IN more LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY DEFINER MODIFIES SQL DATA
@@ -71,7 +71,7 @@ BEGIN
       END IF;
     END IF;
     SET now_us = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-    IF used > now_us OR used < now_us - lag THEN
+    IF used > now_us OR used < now_us - behind THEN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO stale FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x;
     ELSEIF kept IS NOT NULL THEN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO stale
@@ -188,7 +188,7 @@ CREATE PROCEDURE IF NOT EXISTS aiolock_sweep_1()
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE found, seen INT DEFAULT 0;
-  DECLARE old VARBINARY(3072);
+  DECLARE expired VARBINARY(3072);
   DECLARE until_us BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 5000000;
   DECLARE rows_ CURSOR FOR SELECT k FROM aiolock_rows WHERE expires_us < until_us LIMIT 10000;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET found = 0;
@@ -198,15 +198,15 @@ BEGIN
   DELETE FROM aiolock_messages WHERE IS_USED_LOCK(CONCAT('aiolock ear ', ear)) IS NULL;
   OPEN rows_;
   SET found = 1;
-  FETCH rows_ INTO old;
+  FETCH rows_ INTO expired;
   WHILE found DO
     IF seen % 100 = 0 THEN COMMIT; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; END IF;
     SET seen = seen + 1;
-    IF EXISTS(SELECT 1 FROM aiolock_rows WHERE k = old AND expires_us < until_us FOR UPDATE SKIP LOCKED) THEN
-      DELETE FROM aiolock_rows WHERE k = old;
+    IF EXISTS(SELECT 1 FROM aiolock_rows WHERE k = expired AND expires_us < until_us FOR UPDATE SKIP LOCKED) THEN
+      DELETE FROM aiolock_rows WHERE k = expired;
     END IF;
     SET found = 1;
-    FETCH rows_ INTO old;
+    FETCH rows_ INTO expired;
   END WHILE;
   COMMIT;
 END
