@@ -104,7 +104,9 @@ def _quiet(backend: Any) -> bool:
 def _known(runtime: Runtime) -> Iterator[str]:
     yield from runtime.holds
     for owner, entry in runtime.queue_entries.items():
-        if not isinstance(entry, QueueEntry) or entry.state is not GRANTED:  # it becomes a hold in the next turn, or ends
+        if (
+            not isinstance(entry, QueueEntry) or entry.state is not GRANTED
+        ):  # it becomes a hold in the next turn, or ends
             yield owner
     scheduler = runtime.scheduler
     for items in scheduler._seconds.values():
