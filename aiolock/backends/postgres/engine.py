@@ -142,6 +142,7 @@ class PostgresEngine(GuessingEngine):
         tags = sorted((tag, at) for at, plan in enumerate(plans) for tag in plan.tags)
         keys: list[tuple[str, int, int, str | None, str | None, int | None]] = []
         late: list[int] = []
+        ends: list[int] = []
         tell: list[tuple[int, str, str]] = []
         ears: list[tuple[int, int, bool, bool]] = []
         for at, plan in enumerate(plans):
@@ -154,13 +155,15 @@ class PostgresEngine(GuessingEngine):
                     keys.append((kept(key), known, at, row.kind, row.as_json(), row.expires))
             if plan.attempts:
                 late.append(at)
+            if plan.ends:
+                ends.append(at)
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             for channel, heard in plan.hears.items():
                 ears.append((at, ear_of(name_of(channel)), is_shared(channel), heard))
         more = None
-        if late or tell or ears:
-            more = json.dumps({"late": late, "keep": KEPT_US, "tell": tell, "ears": ears})
+        if late or ends or tell or ears:
+            more = json.dumps({"late": late, "keep": KEPT_US, "ends": ends, "tell": tell, "ears": ears})
         columns = zip(*sorted(keys), strict=True) if keys else ((),) * 6
         return [[tag for tag, _ in tags], [at for _, at in tags], *map(list, columns), more]
 
@@ -200,6 +203,7 @@ def _verdict(rows: Sequence[Any], plans: Sequence[Plan]) -> Verdict:
     now_us = 0
     known: dict[int, dict[str, Known]] = {}
     misheard: dict[int, set[str]] = {}
+    crowd: dict[int, int] = {}
     for at, key, kind, value, expires, number in rows:
         if at == -1:
             now_us = number
@@ -208,9 +212,12 @@ def _verdict(rows: Sequence[Any], plans: Sequence[Plan]) -> Verdict:
         if kind == "!":
             channels = (channel for channel in plans[at].hears if ear_of(name_of(channel)) == int(key))
             misheard.setdefault(at, set()).update(channels)
+        elif kind == "~":
+            crowd[at] = number
         elif key is not None:
             found[shown(key)] = Known(number, Row.of_json(kind, value, expires))
-    return Verdict(now_us, {at: Stale(found, frozenset(misheard.get(at, ()))) for at, found in known.items()})
+    stale = {at: Stale(found, frozenset(misheard.get(at, ())), crowd.get(at, 0)) for at, found in known.items()}
+    return Verdict(now_us, stale)
 
 
 def kept(key: str) -> str:
