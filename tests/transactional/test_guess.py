@@ -11,7 +11,7 @@ import pytest
 from aiolock import BackendError
 from aiolock.backends.transactional.engine import Unavailable
 from aiolock.backends.transactional.guess import LAG_US, TOGETHER, TRIES
-from aiolock.backends.transactional.plan import NONE, Plan, plans_of, tag_of
+from aiolock.backends.transactional.plan import NONE, Plan, Stale, plans_of, tag_of
 from aiolock.backends.transactional.server_time import OLD, ServerTime
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
@@ -189,6 +189,37 @@ async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEn
     assert two.stale >= 2
 
 
+async def test_a_release_waits_for_no_turn(one: FakeEngine, server: FakeServer) -> None:
+    """Others wait for it. Kept by FakeServer as by exchange_1: `ends`."""
+    await decided(one, acquire("a", "m:1"))
+    (plan,) = plans_of([(0, release("a", "m:1"))])
+    (tag,) = plan.tags
+    server.turns[tag] = two_has = 2, server.now_us + 50_000, 0
+    stale = one.stale
+    await decided(one, release("a", "m:1"))
+    assert one.stale == stale
+    assert server.turns == {tag: two_has}
+
+
+async def test_who_comes_while_a_name_is_kept_waits(one: FakeEngine, server: FakeServer) -> None:
+    """As long as those before it may take. It is told nothing of the rows, as they will change. Kept by
+    GuessingEngine._correct: `crowd`.
+    """
+    await decided(one, acquire("a", "m:1"), release("a", "m:1"))
+    (plan,) = plans_of([(0, acquire("a", "m:2"))])
+    known = dict(one._known)
+    one._time.trip = 0.01
+    before = asyncio.get_running_loop().time()
+    one._correct(plan, Stale({}, crowd=7))
+    assert 0.13 < plan.due - before < 0.3
+    assert one._known == known
+    one._correct(plan, Stale({}, crowd=10**6))
+    assert plan.due - before < 1
+    plan.due = 0.0
+    one._correct(plan, Stale({}))
+    assert plan.due == 0.0  # the name is kept for it
+
+
 async def test_two_that_come_too_late_do_not_wait_for_each_other(one: FakeEngine, two: FakeEngine) -> None:
     """Who cannot have all of its names kept has none of them kept. Kept by FakeServer as by exchange_1: `barred`."""
     both, first = Plan([], ["aiolocka", "aiolockb"]), Plan([], ["aiolocka"])
@@ -235,13 +266,10 @@ async def test_an_exchange_fails(one: FakeEngine) -> None:
     assert not told[1][1].ran
 
 
-async def test_a_contended_name_holds_up_no_other(
-    one: FakeEngine, server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_contended_name_holds_up_no_other(one: FakeEngine, server: FakeServer) -> None:
     """Neither those of its moment, nor those that come later; but what concerns it waits for its turn. Kept by
-    GuessingEngine._ask, and `busy`.
+    GuessingEngine._ask.
     """
-    monkeypatch.setattr("aiolock.backends.transactional.guess.TRIES", 10_000)
     await decided(one, acquire("a", "m:1"), acquire("b", "m:2"))
     exchange, contended = one.exchange, True
 
@@ -256,19 +284,16 @@ async def test_a_contended_name_holds_up_no_other(
     over = asyncio.Event()
 
     def some(answered: Sequence[Call[Any]], _: Any) -> None:
+        nonlocal contended
         order.extend(call.name for call in answered)
+        if answered and order == ["b"]:
+            one.transact([acquire("a", "m:3"), acquire("c", "m:4")], some)
+        contended = "c" not in order
         if "a" in order:
             over.set()
 
     one.transact([release("a", "m:1"), release("b", "m:2")], some)
-    async with asyncio.timeout(10):
-        while one.busy or order != ["b"]:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0)
-        one.transact([acquire("a", "m:3"), acquire("c", "m:4")], some)
-        while order != ["b", "c"]:  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0)
-        contended = False
-        await over.wait()
+    await asyncio.wait_for(over.wait(), 10)
     assert order == ["b", "c", "a", "a"]
     assert server.rows[KEYS.of("lock", "a").lock].row.value.count("m:3")  # type: ignore[union-attr]
 

@@ -34,8 +34,8 @@ LAG_US = 500_000
 """By how much the time of a decision may be behind the server's, beyond four round trips."""
 TRIES = 100
 """Decisions that may come too late in a row."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.01
-"""Seconds before another attempt, from the third on: this much more each time; and at most."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.3
+"""Seconds before another attempt, while a name is kept for another manager: at least, and at most."""
 
 
 class GuessingEngine(ABC):
@@ -196,11 +196,13 @@ class GuessingEngine(ABC):
 
     def _correct(self, plan: Plan, found: Stale) -> None:
         self.stale += 1
+        plan.correct(found.misheard)
+        if found.crowd:  # each of those before it reads, and writes
+            pause = min(2 * found.crowd * self._time.trip, LONGEST_PAUSE)
+            plan.due = asyncio.get_running_loop().time() + max(FIRST_PAUSE, pause)
+            return
         for key in plan.keys:
             self._learn(key, found.known.get(key, NONE))
-        plan.correct(found.misheard)
-        if plan.attempts > 1:
-            plan.due = asyncio.get_running_loop().time() + min(FIRST_PAUSE * plan.attempts, LONGEST_PAUSE)
 
     def _wrote(self, plan: Plan, version: int) -> None:
         for key, row in plan.writes.items():

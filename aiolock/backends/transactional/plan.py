@@ -89,6 +89,11 @@ class Plan:
             self.names |= other.names
             self.tags = sorted({*self.tags, *other.tags})
 
+    @property
+    def ends(self) -> bool:
+        """Whether it ends an owner, for which others may wait."""
+        return any(call.script.ends is not None for _, call in self.calls)
+
     def ask(self) -> None:
         """Decide nothing: it comes back with what there is."""
         self.keys = dict.fromkeys(self.keys, UNREAD)
@@ -133,10 +138,13 @@ class Stale(NamedTuple):
     Attributes:
         known: its keys that there are.
         misheard: channels and locks of which the scripts were told wrong, whether anyone hears or has them.
+        crowd: its place among those that came while a name was kept for another manager, and were told nothing else;
+            0 if none was.
     """
 
     known: Mapping[str, Known]
     misheard: frozenset[str] = frozenset()
+    crowd: int = 0
 
 
 class Verdict(NamedTuple):
