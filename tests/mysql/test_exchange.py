@@ -66,7 +66,7 @@ async def test_both_do_the_same(database: Database) -> None:
         off = choose.choice([0] * 9 + [-3_600_000_000, 3_600_000_000])
         if choose.random() < 0.3:  # turns end
             server.turns.clear()
-            database.run("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0")
+            side._rows("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0 WHERE manager <> 0")
         used_us = side.now_us() + off
         real = await engines[who].exchange(plans, used_us, LAG_US, version)
         server.now_us = real.now_us
@@ -74,7 +74,7 @@ async def test_both_do_the_same(database: Database) -> None:
         assert real.stale == fake.stale, (version, [plan.keys for plan in plans])
         assert content(side) == {key: known.row for key, known in server.rows.items()}
         turns = {(tag, engines[who]._number, until) for tag, (who, until) in server.turns.items()}
-        assert set(database.run("SELECT tag, manager, until_us FROM aiolock_gates WHERE manager <> 0")) == turns
+        assert set(side._rows("SELECT tag, manager, until_us FROM aiolock_gates WHERE manager <> 0")) == turns
         seen.add((len(plans), len(real.stale)))
     assert len(seen) == 9  # of one, two and three plans, all numbers of stale ones
     for engine in engines:

@@ -134,6 +134,8 @@ class Running:
     def __init__(self, folder: Path) -> None:
         self._binary = binary()
         self._data = folder / "data"
+        self._temporary = folder / "tmp"  # a server that starts deletes what others have in a folder that they share
+        self._temporary.mkdir(exist_ok=True)
         self.socket = str(folder / "s")
         self.port = _free_port()
         self._log = folder / "log"
@@ -143,7 +145,13 @@ class Running:
 
     def start(self) -> None:
         """Start it; return once it answers."""
-        options = [f"--datadir={self._data}", f"--port={self.port}", f"--socket={self.socket}", *SETTINGS]
+        options = [
+            f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
+            f"--port={self.port}",
+            f"--socket={self.socket}",
+            *SETTINGS,
+        ]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._binary.options, *options], env=self._binary.environment, stdin=-3, stdout=log, stderr=log
@@ -175,7 +183,7 @@ class Running:
             names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
             found = [next(share.glob(name.replace("mysql_", "m*_", 1))) for name in names]
             lines = ["use mysql;\n", "SET @auth_root_socket=NULL;\n", *(path.read_text() for path in found)]
-            command = [*self._binary.options, "--bootstrap", f"--datadir={self._data}"]
+            command = [*self._binary.options, "--bootstrap", f"--datadir={self._data}", f"--tmpdir={self._temporary}"]
             text = "".join(lines)
         else:
             command, text = [*self._binary.options, "--initialize-insecure", f"--datadir={self._data}"], ""

@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS aiolock_ears(channel CHAR(50) CHARACTER SET ascii NOT
 $$
 CREATE TABLE IF NOT EXISTS aiolock_messages(id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   ear CHAR(32) CHARACTER SET ascii NOT NULL, channel CHAR(50) CHARACTER SET ascii NOT NULL,
-  message LONGTEXT CHARACTER SET utf8mb4 NOT NULL, KEY(ear)) ENGINE = InnoDB
+  message LONGTEXT CHARACTER SET utf8mb4 NOT NULL, KEY ear(ear)) ENGINE = InnoDB
 $$
 CREATE OR REPLACE VIEW aiolock_locks AS SELECT SUBSTRING(k, LOCATE('{', k) + 1, CHAR_LENGTH(k) - LOCATE('{', k) - 1) AS name,
     owner, fence, FROM_UNIXTIME(CASE WHEN expires REGEXP '^[0-9]{1,13}$' THEN expires / 1000 END) AS expires, process
@@ -176,8 +176,11 @@ BEGIN
   END IF;
   SELECT GET_LOCK(bell, seconds) INTO got FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM aiolock_messages WHERE ear = me);
   IF got = 1 THEN DO RELEASE_LOCK(bell); END IF;
-  SELECT got, m.id, m.channel, m.message FROM (SELECT 1 AS one) AS o LEFT JOIN aiolock_messages m ON m.ear = me
-    ORDER BY m.id LIMIT 1000;
+  IF EXISTS (SELECT 1 FROM aiolock_messages WHERE ear = me) THEN -- a join would make a table on the disk
+    SELECT got, id, channel, message FROM aiolock_messages FORCE INDEX (ear) WHERE ear = me ORDER BY id LIMIT 1000;
+  ELSE
+    SELECT got, NULL AS id, NULL AS channel, NULL AS message;
+  END IF;
 END
 $$
 -- Forgets what has expired, and those who listen no more. It waits for nobody, and nobody for long.
