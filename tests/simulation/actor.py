@@ -101,6 +101,10 @@ class Actor:
         elif error is not None and not self._expected(step, error):
             trace = "".join(traceback.format_exception(error))
             self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
+        if isinstance(error, LockLost) and error.reason in (LossReason.TAKEN_OVER, LossReason.DELETED):
+            ended = [stay for stay in self._stays if stay.lease._hold.owner in self._scene.server.released]
+            if ended and len(self._stays) == 1:
+                self._world.fail(f"{ended[0]} was told of a loss, though its own release has ended it")
         for stay in self._stays:
             if error is None and stay.overtaken:
                 self._world.fail(f"{stay} ended in silence, though {stay.overtaken} came in meanwhile")

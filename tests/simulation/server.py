@@ -57,6 +57,7 @@ class Server:
         self._kill = kill
         self._around = around
         self._scripts: set[str] = set()
+        self.released: set[str] = set()  # owners that a release of their own has ended
         self._answering: Connection | None = None
         self._output: list[bytes] = []
 
@@ -171,6 +172,8 @@ class Server:
             raise Refusal(str(error)) from None
         if script.name == "force_release":
             self.forced()
+        if script.name == "release" and str(as_text(reply)).startswith("released"):
+            self.released.add(words[keys:][0])
         self.world.note(script.name, f"{number}: {short(words[keys:])} -> {short(reply)}", connection.name)
         self._around("after", number, connection.process)
         return encode(reply)
