@@ -33,6 +33,10 @@ SETTINGS = (
 """What is written survives all that tests do to it: processes end, the machine does not."""
 
 
+UNREACHABLE = 2003
+"""What a client calls it if nobody listens."""
+
+
 class Binary(NamedTuple):
     """A program that is a server.
 
@@ -126,12 +130,14 @@ class Running:
 
     Args:
         folder: empty, or one that was used before.
+        settings: more of its command line.
 
     Attributes:
         port, socket: where it is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self._settings = settings
         self._binary = binary()
         self._data = folder / "data"
         self._temporary = folder / "tmp"  # a server that starts deletes what others have in a folder that they share
@@ -151,6 +157,7 @@ class Running:
             f"--port={self.port}",
             f"--socket={self.socket}",
             *SETTINGS,
+            *self._settings,
         ]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -162,6 +169,8 @@ class Running:
                 connect(self.port).close()
                 return
             except pymysql.Error as error:
+                if error.args[0] != UNREACHABLE:  # it does not let us in
+                    return
                 if time.monotonic() > until or self.process.poll() is not None:
                     raise AssertionError(f"it does not run: {self._log.read_text()[-2000:]}") from error
                 time.sleep(0.02)
@@ -254,20 +263,23 @@ def url(database: str = "") -> str:
 class OwnServer:
     """A server of its own.
 
+    Args:
+        settings: more of its command line.
+
     Attributes:
         url: of its database.
         port: where it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="aiolock-my-"))
         try:
-            self._server = Running(self._folder)
+            self._server = Running(self._folder, *settings)
         except BaseException:
             shutil.rmtree(self._folder)
             raise
         self.port = self._server.port
-        with connect(self.port) as link:
+        with connect(self.port, unix_socket=self._server.socket) as link:
             link.cursor().execute("CREATE DATABASE locks")
         self.url = f"mysql://root@127.0.0.1:{self.port}/locks"
 
