@@ -1,0 +1,139 @@
+"""Redisson's locks for threads: those of `aiolock.redisson`, without `await`."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from ..errors import ConfigurationError
+from ..primitives.options import LOCK
+from ..redisson import Redisson as AsyncRedisson
+from ..redisson import RFairLock as AsyncRFairLock
+from ..redisson import RFairLockInfo, RLockInfo
+from ..redisson import RLock as AsyncRLock
+from ..usage import usage
+from .manager import LockManager
+from .options import LockOptions, split
+from .reentrant import Reentrant
+
+__all__ = ["RFairLock", "RFencedLock", "RLock", "Redisson"]
+
+
+class RLock(Reentrant):
+    """`RedissonClient.getLock(name)`, reentrant by thread, as in Java. Comes from `Redisson.lock()`."""
+
+    __slots__ = ()
+
+    _core: AsyncRLock
+
+    def is_locked(self) -> bool:
+        """Return True if it is held. Cost: one round trip."""
+        return self._portal.call(self.name, self._core.is_locked)
+
+    def info(self) -> RLockInfo | None:
+        """Return who holds it, or None if it is free.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        return self._portal.call(self.name, self._core.info)
+
+    def force_release(self) -> bool:
+        """End it, whoever holds it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
+
+        Returns:
+            True if it was held.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip.
+        """
+        return self._portal.call(self.name, self._core.force_release)
+
+
+class RFencedLock(RLock):
+    """`RedissonClient.getFencedLock(name)`: the lock of its name, with leases that have a fence. Comes from
+    `Redisson.fenced_lock()`.
+    """
+
+    __slots__ = ()
+
+
+class RFairLock(RLock):
+    """`RedissonClient.getFairLock(name)`: first come, first served, thread by thread. Comes from
+    `Redisson.fair_lock()`.
+    """
+
+    __slots__ = ()
+
+    _core: AsyncRFairLock
+
+    def info(self) -> RFairLockInfo | None:
+        """Return who holds it and how long the queue is; None if it is free.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        return self._portal.call(self.name, self._core.info)
+
+
+class Redisson:
+    """Redisson's locks, for a manager of threads; see `aiolock.redisson.Redisson`.
+
+    Args:
+        locks: the manager, open or not.
+
+    Raises:
+        ConfigurationError: its locks are not on one Redis server.
+
+    Example:
+        ```python
+        with LockManager("redis://localhost:6379/0") as locks:
+            java = Redisson(locks)
+            with java.lock("orders"):
+                ...
+        ```
+    """
+
+    def __init__(self, locks: LockManager) -> None:
+        if not isinstance(locks, LockManager):
+            raise ConfigurationError("", f"Redisson() needs an aiolock.LockManager of aiolock.sync, not {locks!r}")
+        self._portal = locks._portal
+        self._core = AsyncRedisson(locks._core)
+
+    @usage(LOCK)
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> RLock:
+        """Return `getLock(name)`. No I/O; works before you open the manager.
+
+        Args:
+            name: the key, 1 to 512 bytes in UTF-8.
+            options: keywords, as for `LockManager.lock()`; but Redisson keeps no `metadata`.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+            TypeError: an unknown keyword; for one of another library the message says what to do instead.
+        """
+        known, on_lost = split(options)
+        return RLock(self._portal, self._core.lock(name, **known), on_lost)
+
+    @usage("locks.fenced_lock('a', ttl=30)")
+    def fenced_lock(self, name: str, **options: Unpack[LockOptions]) -> RFencedLock:
+        """Return `getFencedLock(name)`: `lock()` of the same name, with leases that have a fence.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        known, on_lost = split(options)
+        return RFencedLock(self._portal, self._core.fenced_lock(name, **known), on_lost)
+
+    @usage("locks.fair_lock('a', ttl=30)")
+    def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> RFairLock:
+        """Return `getFairLock(name)`: first come, first served.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        known, on_lost = split(options)
+        return RFairLock(self._portal, self._core.fair_lock(name, **known), on_lost)
