@@ -8,14 +8,17 @@ from ..errors import ConfigurationError
 from ..primitives.options import LOCK
 from ..redisson import Redisson as AsyncRedisson
 from ..redisson import RFairLock as AsyncRFairLock
-from ..redisson import RFairLockInfo, RLockInfo
+from ..redisson import RFairLockInfo, RLockInfo, RReadWriteLockInfo
 from ..redisson import RLock as AsyncRLock
-from ..usage import usage
+from ..redisson import RReadWriteLock as AsyncRReadWriteLock
+from ..redisson import RReadWriteLockSide as AsyncSide
+from ..usage import TwoSides, usage
 from .manager import LockManager
-from .options import LockOptions, split
+from .options import LockOptions, OnLost, split
+from .portal import Portal
 from .reentrant import Reentrant
 
-__all__ = ["RFairLock", "RFencedLock", "RLock", "Redisson"]
+__all__ = ["RFairLock", "RFencedLock", "RLock", "RReadWriteLock", "RReadWriteLockSide", "Redisson"]
 
 
 class RLock(Reentrant):
@@ -81,6 +84,64 @@ class RFairLock(RLock):
         return self._portal.call(self.name, self._core.info)
 
 
+class RReadWriteLockSide(Reentrant):
+    """One side of Redisson's read-write lock; use it like an `RLock`. `release()` releases only this side's leases."""
+
+    __slots__ = ()
+
+    _core: AsyncSide
+
+    def info(self) -> RReadWriteLockInfo | None:
+        """Return who holds it; None if it is free. Cost: one round trip, read-only."""
+        return self._portal.call(self.name, self._core.info)
+
+    def force_release(self) -> bool:
+        """End all holds on both sides, whoever has them. Return True if it was held. Cost: one round trip."""
+        return self._portal.call(self.name, self._core.force_release)
+
+
+class RReadWriteLock(TwoSides):
+    """`RedissonClient.getReadWriteLock(name)`: many readers or one writer, with Redisson 4. Comes from
+    `Redisson.rw_lock()`.
+
+    Args:
+        portal: the manager's.
+        core: what it stands for.
+        on_lost: called when a lease of it is lost.
+
+    Attributes:
+        read: the side for readers: `with rw.read as lease:`.
+        write: the side for the writer: `with rw.write as lease:`.
+    """
+
+    __slots__ = ("__weakref__", "_core", "read", "write")
+
+    def __init__(self, portal: Portal, core: AsyncRReadWriteLock, on_lost: OnLost | None) -> None:
+        self._core = core
+        self.read: RReadWriteLockSide = RReadWriteLockSide(portal, core.read, on_lost)
+        self.write: RReadWriteLockSide = RReadWriteLockSide(portal, core.write, on_lost)
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return self._core.name
+
+    def is_locked(self) -> bool:
+        """Return True if it is held for reading or writing. Cost: one round trip."""
+        return self.info() is not None
+
+    def info(self) -> RReadWriteLockInfo | None:
+        """Return who holds it; None if it is free. Cost: one round trip, read-only."""
+        return self.write.info()
+
+    def force_release(self) -> bool:
+        """End all holds, whoever has them. Return True if it was held. Cost: one round trip."""
+        return self.write.force_release()
+
+    def __repr__(self) -> str:
+        return repr(self._core)
+
+
 class Redisson:
     """Redisson's locks, for a manager of threads; see `aiolock.redisson.Redisson`.
 
@@ -137,3 +198,12 @@ class Redisson:
         """
         known, on_lost = split(options)
         return RFairLock(self._portal, self._core.fair_lock(name, **known), on_lost)
+
+    @usage("locks.rw_lock('a', ttl=30)")
+    def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RReadWriteLock:
+        """Return `getReadWriteLock(name)`: `with rw.read`, `with rw.write`. For Redisson 4.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        known, on_lost = split(options)
+        return RReadWriteLock(self._portal, self._core.rw_lock(name, **known), on_lost)

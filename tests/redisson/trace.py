@@ -48,6 +48,17 @@ a waits lock fair:F
 b forceUnlock fair:F
 a entered
 a unlock fair:F
+a lock read:R
+a lock read:R
+b tryLock write:R
+c waits lock write:R
+a unlock read:R
+a unlock read:R
+c entered
+b tryLock read:R
+c unlock write:R
+a lock write:R
+a forceUnlock write:R
 a lockAndGetToken fenced:T
 b tryLock lock:T
 a unlock fenced:T

@@ -59,6 +59,21 @@ def waits_in_line(info: RFairLockInfo | None) -> bool:
     return info.waiters == 1
 
 
+def test_a_read_write_lock(locks: LockManager, others: LockManager) -> None:
+    here, there = Redisson(locks).rw_lock(NAME), Redisson(others).rw_lock(NAME)
+    with here.read, there.read:
+        info = here.info()
+        assert info is not None
+        assert info.readers == 2
+    lease = here.write.acquire()
+    assert there.read.try_acquire() is None
+    assert there.force_release()
+    assert not here.is_locked()
+    there.write.acquire().release()
+    with pytest.raises(LockLost):
+        lease.release()
+
+
 def test_what_it_cannot_be_made_of() -> None:
     with pytest.raises(ConfigurationError, match=r"of aiolock\.sync"):
         Redisson("redis://")  # type: ignore[arg-type]

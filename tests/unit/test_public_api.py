@@ -46,6 +46,8 @@ FACTORIES_ONLY = (
     "RFairLock",
     "RFencedLock",
     "RLock",
+    "RReadWriteLock",
+    "RReadWriteLockSide",
     "RWLock",
     "RWLockSide",
     "Semaphore",
