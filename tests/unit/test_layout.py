@@ -144,7 +144,9 @@ OF_FRAMEWORKS = {
 
 OF_FILES = {
     "backends/postgres/__init__.py": {"asyncpg"},
+    "backends/postgres/address.py": {"asyncpg", "sqlalchemy"},
     "backends/postgres/session.py": {"asyncpg"},
+    "backends/stores.py": {"asyncpg", "sqlalchemy"},
     "recipes/transactions.py": {"django", "sqlalchemy"},
     "scripts/interpreter.py": {"lupa"},
     "testing/pytest_plugin.py": {"pytest"},

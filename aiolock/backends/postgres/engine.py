@@ -7,7 +7,7 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...clock import Clock, SystemClock
 from ...errors import BackendError
@@ -22,6 +22,9 @@ from ..transactional.plan import Known, Plan, Stale, Verdict, number_of
 from .address import address_of
 from .ear import Ear
 from .session import SCHEMA, Session, dial, meaning
+
+if TYPE_CHECKING:
+    from ..stores import Database
 
 logger: Log = Log("aiolock.redis")
 
@@ -38,7 +41,7 @@ class PostgresEngine(GuessingEngine):
     """A database, for all processes that reach it.
 
     Args:
-        url: its address.
+        source: its URL; or a pool of asyncpg or an engine of SQLAlchemy, whose settings are used.
         timeout: seconds that an answer may take.
         pushes: listen; otherwise waiters poll, and there is one session.
         clock: this process's.
@@ -47,9 +50,11 @@ class PostgresEngine(GuessingEngine):
         ConfigurationError: the URL names no database; or lupa, which runs the scripts, is not installed.
     """
 
-    def __init__(self, url: str, timeout: float = 5.0, pushes: bool = True, clock: Clock | None = None) -> None:
+    def __init__(
+        self, source: str | Database, timeout: float = 5.0, pushes: bool = True, clock: Clock | None = None
+    ) -> None:
         interpreter.load("locks in PostgreSQL run")
-        self._at = address_of(url)
+        self._at = address_of(source)
         abilities = Abilities(messages=pushes, store="PostgreSQL")
         super().__init__(self._at.name, abilities, timeout, clock or SystemClock())
         self._number = secrets.randbits(62)

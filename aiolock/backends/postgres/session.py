@@ -77,9 +77,12 @@ async def dial(address: Address, timeout: float) -> Session:
         "lock_timeout": ms,
         "jit": "off",
     }
-    options = {} if "target_session_attrs" in address.dsn else {"target_session_attrs": "primary"}
     try:
-        link = await asyncpg.connect(address.dsn, timeout=timeout, server_settings=settings, **options)
+        given = {"target_session_attrs": "primary", **address.settings()}
+        if "target_session_attrs" in (given.get("dsn") or ""):
+            del given["target_session_attrs"]
+        given["server_settings"] = (given.get("server_settings") or {}) | settings
+        link = await asyncpg.connect(**given, timeout=timeout)
     except Exception as error:
         if "startup parameter" in str(error):  # as PgBouncer says it
             raise _pooled(address) from error
@@ -111,6 +114,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     """
     if isinstance(error, Unavailable):
         return error
+    if isinstance(error, ConfigurationError):
+        return Unavailable(error)
     state = str(getattr(error, "sqlstate", None) or "")
     said = str(error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
