@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from ...errors import ConfigurationError
 
@@ -37,10 +37,12 @@ class Address(NamedTuple):
     Attributes:
         name: what it is called in errors and logs: no user, and no password.
         settings: returns what `asyncpg.connect()` gets. It is asked for each connection, as passwords may change.
+        listen: the same database, for what listens, if the way to this one is a pooler; None if it is not said.
     """
 
     name: str
     settings: Callable[[], Mapping[str, Any]]
+    listen: Address | None = None
 
 
 def address_of(source: str | asyncpg.Pool[Any] | AsyncEngine) -> Address:
@@ -72,7 +74,16 @@ def _of_url(url: str) -> Address:
     if not database:
         raise ConfigurationError("", f"the URL of a PostgreSQL server must name a database, as in {EXAMPLE}")
     host = hosts or query.get("host", "localhost")
-    return Address(f"{host}/{database}", lambda: {"dsn": dsn})
+    server = query.get("listen")
+    if server is None:
+        return Address(f"{host}/{database}", lambda: {"dsn": dsn})
+    mine = "&".join(one for one in parts.query.split("&") if not one.startswith("listen="))
+    user, at, _ = parts.netloc.rpartition("@")
+    direct = "" if server.startswith("/") else server  # a folder with a socket
+    there = mine if direct else "&".join(filter(None, (mine, f"host={quote(server)}")))
+    asked = urlunsplit(parts._replace(query=mine))
+    heard = f"{parts.scheme}://{user}{at}{direct}{parts.path}?{there}".rstrip("?")
+    return Address(f"{host}/{database}", lambda: {"dsn": asked}, _of_url(heard))
 
 
 def _of_pool(pool: Any) -> Address:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...clock import Clock, SystemClock
-from ...errors import BackendError
+from ...errors import BackendError, ConfigurationError
 from ...log import Log
 from ...scripts import interpreter
 from ..base import Abilities
@@ -70,8 +70,9 @@ class PostgresEngine(GuessingEngine):
             if not self._session.equipped:
                 await self._equip(self._session)
             if self.abilities.messages:
-                self._ear = Ear(self._at, self._timeout, self._told)
+                self._ear = Ear(self._at.listen or self._at, self._timeout, self._told)
                 await self._ear.tune()
+                await self._check_same(self._session, self._ear)
                 self.start(self._ear.keep())
         except BaseException as error:
             await self.aclose()
@@ -98,7 +99,20 @@ class PostgresEngine(GuessingEngine):
     async def _connect(self) -> Session:
         """Connect anew: to another server, for all that is known."""
         self.forget()
-        return await dial(self._at, self._timeout)
+        return await self._dial()
+
+    async def _dial(self) -> Session:
+        """Connect, also to a pooler if nothing listens through it."""
+        return await dial(self._at, self._timeout, pooled=self._at.listen is not None or not self.abilities.messages)
+
+    async def _check_same(self, session: Session, ear: Ear) -> None:
+        """Raise if what listens is in another database: it would hear nothing."""
+        if self._at.listen is not None:
+            async with ear.marked() as number:
+                if await session.link.fetchval("SELECT pg_try_advisory_xact_lock($1)", number):
+                    other = self._at.listen.name
+                    text = f"{self._at.name} and what its listen= says, {other}, are not the same database"
+                    raise Unavailable(ConfigurationError("", text))
 
     async def _equip(self, session: Session) -> None:
         """Make what it needs, once however many begin with an empty database."""
@@ -134,7 +148,7 @@ class PostgresEngine(GuessingEngine):
     async def _sweep(self) -> None:
         """Delete rows that have expired, in a session of its own: no request waits for that."""
         try:
-            session = await dial(self._at, self._timeout)
+            session = await self._dial()
             try:
                 await session.link.execute("SELECT aiolock.sweep_1()", timeout=self._timeout)
                 await session.link.close(timeout=1.0)

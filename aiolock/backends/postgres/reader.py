@@ -74,7 +74,7 @@ class DatabaseReader(Reader):
 
     async def _connect(self) -> Session:
         if self._session is None or self._session.over:
-            session = await dial(self._at, self._seconds)
+            session = await dial(self._at, self._seconds, pooled=True)
             if not session.equipped:
                 session.link.terminate()
                 raise Unavailable(BackendError("", f"{self.address}: nobody has kept locks in this database"))
