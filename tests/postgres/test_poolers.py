@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from aiolock import ConfigurationError, LockManager, Poll
-from aiolock.backends.postgres import engine
+from aiolock.backends.postgres import DatabaseReader, engine
 from aiolock.backends.postgres.address import address_of
 from aiolock.backends.survey import Survey
 from tests.support.pooler import PGBOUNCER, fickle, pgbouncer, socket_folder
@@ -81,7 +81,10 @@ async def test_nothing_listens(database: Database, pooler: str) -> None:
 async def test_who_only_looks(database: Database, pooler: str) -> None:
     """The command line may be given the same address. Kept by DatabaseReader."""
     async with LockManager(database.url) as locks, locks.lock("x"), Survey(pooler) as survey:
-        assert await survey.masters[0].fetch("SELECT name FROM aiolock.locks") == [["x"]]
+        reader = survey.masters[0]
+        assert isinstance(reader, DatabaseReader)
+        assert await reader.fetch("SELECT name FROM aiolock.locks") == [["x"]]
+        assert reader.pooled
 
 
 async def test_it_listens_elsewhere(database: Database, pooler: str, monkeypatch: pytest.MonkeyPatch) -> None:

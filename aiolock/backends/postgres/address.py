@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from ...errors import ConfigurationError
+from ..resolver import Resolver
 
 if TYPE_CHECKING:
     import asyncpg
@@ -37,11 +38,13 @@ class Address(NamedTuple):
     Attributes:
         name: what it is called in errors and logs: no user, and no password.
         settings: returns what `asyncpg.connect()` gets. It is asked for each connection, as passwords may change.
+        resolver: looks up its hosts.
         listen: the same database, for what listens, if the way to this one is a pooler; None if it is not said.
     """
 
     name: str
     settings: Callable[[], Mapping[str, Any]]
+    resolver: Resolver
     listen: Address | None = None
 
 
@@ -76,14 +79,14 @@ def _of_url(url: str) -> Address:
     host = hosts or query.get("host", "localhost")
     server = query.get("listen")
     if server is None:
-        return Address(f"{host}/{database}", lambda: {"dsn": dsn})
+        return Address(f"{host}/{database}", lambda: {"dsn": dsn}, Resolver())
     mine = "&".join(one for one in parts.query.split("&") if not one.startswith("listen="))
     user, at, _ = parts.netloc.rpartition("@")
     direct = "" if server.startswith("/") else server  # a folder with a socket
     there = mine if direct else "&".join(filter(None, (mine, f"host={quote(server)}")))
     asked = urlunsplit(parts._replace(query=mine))
     heard = f"{parts.scheme}://{user}{at}{direct}{parts.path}?{there}".rstrip("?")
-    return Address(f"{host}/{database}", lambda: {"dsn": asked}, _of_url(heard))
+    return Address(f"{host}/{database}", lambda: {"dsn": asked}, Resolver(), _of_url(heard))
 
 
 def _of_pool(pool: Any) -> Address:
@@ -96,7 +99,7 @@ def _of_pool(pool: Any) -> Address:
         named = dict(zip(("dsn",), pool._connect_args, strict=False)) | pool._connect_kwargs
         return _plain(named)
 
-    return Address(_name(settings()), settings)
+    return Address(_name(settings()), settings, Resolver())
 
 
 def _of_engine(engine: Any) -> Address:
@@ -143,7 +146,7 @@ def _of_engine(engine: Any) -> Address:
     if engine.dialect.name != "postgresql":
         raise ConfigurationError("", f"an engine of {engine.dialect.name} keeps no locks: it must be one of PostgreSQL")
     parts = engine.url
-    return Address(_name({"host": parts.host, "port": parts.port, "database": parts.database}), settings)
+    return Address(_name({"host": parts.host, "port": parts.port, "database": parts.database}), settings, Resolver())
 
 
 def _plain(named: Mapping[str, Any]) -> dict[str, Any]:

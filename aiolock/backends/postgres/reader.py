@@ -29,6 +29,9 @@ class DatabaseReader(Reader):
         url: of the database.
         timeout: seconds for each answer.
 
+    Attributes:
+        pooled: its answers came through a pooler.
+
     Raises:
         ConfigurationError: the URL names no database.
     """
@@ -38,6 +41,7 @@ class DatabaseReader(Reader):
         self.address: str = self._at.name
         self.ahead_us: int = 0
         self.moving: int = 0
+        self.pooled: bool = False
         self._shares = False
         self._seconds = timeout
         self._session: Session | None = None
@@ -78,7 +82,7 @@ class DatabaseReader(Reader):
             if not session.equipped:
                 session.link.terminate()
                 raise Unavailable(BackendError("", f"{self.address}: nobody has kept locks in this database"))
-            self._session = session
+            self._session, self.pooled = session, session.pooled
         return self._session
 
     async def _replies(self, session: Session, commands: Sequence[Command]) -> list[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ...clock import format_seconds
 from ...errors import BackendError, ConfigurationError
 from ..transactional.engine import Unavailable
 from .address import Address
+from .loop import ResolvingLoop
 
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
@@ -130,7 +132,10 @@ async def _connect(address: Address, timeout: float, shared: bool) -> asyncpg.Co
             "jit": "off",
         }
     try:
-        return await asyncpg.connect(**given, timeout=timeout)
+        loop = asyncio.get_running_loop()
+        link = await asyncpg.connect(**given, timeout=timeout, loop=ResolvingLoop(loop, address.resolver))
+        link._loop = loop  # it asks which task of it runs
+        return link
     except asyncpg.PostgresError as error:
         if shared or "startup parameter" not in str(error):  # as PgBouncer says it
             raise
