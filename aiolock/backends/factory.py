@@ -69,6 +69,10 @@ def _engine(store: str, source: str | Database, request_timeout: float, pushes: 
         from .sqlite import SQLiteEngine, path_of
 
         return SQLiteEngine(path_of(source), request_timeout)
+    if store == "mysql" and isinstance(source, str):
+        from .mysql import MySQLEngine
+
+        return MySQLEngine(source, request_timeout, pushes)
     from .postgres import PostgresEngine
 
     return PostgresEngine(source, request_timeout, pushes)

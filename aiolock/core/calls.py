@@ -25,12 +25,16 @@ class Contention(Record):
         reentrant: a task that holds the name nests in its hold.
         overlapping: it takes several names, which can also be taken one by one.
         divisible: a lease can be given back in parts.
+        watches: an end by force is only announced on its channel: holds that last listen there.
+        entry: the class of what waits for it, a `QueueEntry`; None for the usual one.
     """
 
     exclusive: bool
     reentrant: bool = True
     overlapping: bool = False
     divisible: bool = False
+    watches: bool = False
+    entry: type[Any] | None = None
 
 
 class Calls(Protocol):
@@ -52,9 +56,11 @@ class Calls(Protocol):
 
     @property
     def free_channel(self) -> str:
-        """The channel that announces releases, if there is no queue; "" if the server keeps one, and tells the next in
-        line.
-        """
+        """The channel that announces releases to whoever races; "" if the server only tells the next in its queue."""
+
+    @property
+    def queues(self) -> bool:
+        """Whether the server keeps a queue for acquisitions that wait; otherwise they race."""
 
     @property
     def mark(self) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
+from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 
-from aiolock.backends.postgres.engine import kept, shown
 from aiolock.backends.postgres.session import SCHEMA
 from aiolock.backends.transactional.channels import ear_of, is_shared, name_of
 from aiolock.backends.transactional.loaded import Loaded, Row
+from aiolock.backends.transactional.served import kept, shown
 from aiolock.scripts import commands
 from aiolock.scripts.base import Call
 from aiolock.scripts.store import ErrorReply
@@ -24,8 +25,37 @@ from .scripting import Refused, StoreSide, guarded
 R = TypeVar("R")
 
 
-class DatabaseSide(StoreSide):
-    """A `StoreSide` whose store is what the database has now: each step is a transaction of its own.
+class ServedSide(StoreSide):
+    """A `StoreSide` whose store is what a database has now: each step is a transaction of its own."""
+
+    def run(self, call: Call[R]) -> R:
+        with self.opened() as store:
+            try:
+                reply = commands.run(store, guarded(call.script.lua), call.keys, call.args)
+            except ErrorReply as error:
+                raise Refused(str(error)) from error
+        return call.script.decode(reply)
+
+    def keys(self) -> set[str]:
+        """All that live."""
+        with self.opened() as store:
+            return set(store.keys())
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[Loaded]:
+        """All rows, in a transaction."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The server's time."""
+
+    @abstractmethod
+    def listeners(self, channel: str) -> int:
+        """How many listen."""
+
+
+class DatabaseSide(ServedSide):
+    """A database of PostgreSQL.
 
     Args:
         dsn: the database.
@@ -41,14 +71,6 @@ class DatabaseSide(StoreSide):
         if empty:
             self._link.execute("TRUNCATE aiolock.rows, aiolock.turns")
         self.store = Live(self)
-
-    def run(self, call: Call[R]) -> R:
-        with self.opened() as store:
-            try:
-                reply = commands.run(store, guarded(call.script.lua), call.keys, call.args)
-            except ErrorReply as error:
-                raise Refused(str(error)) from error
-        return call.script.decode(reply)
 
     @contextmanager
     def opened(self) -> Iterator[Loaded]:
@@ -73,11 +95,6 @@ class DatabaseSide(StoreSide):
     def now_us(self) -> int:
         """The server's time."""
         return int(self._one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
-
-    def keys(self) -> set[str]:
-        """All that live."""
-        with self.opened() as store:
-            return set(store.keys())
 
     def listeners(self, channel: str) -> int:
         """How many listen."""

@@ -84,10 +84,11 @@ class Ear:
     async def marked(self) -> AsyncIterator[int]:
         """Hold a lock with a number that nobody else has: who cannot get it is in the same database."""
         number = secrets.randbits(62)
-        assert self._session is not None
-        await self._session.link.fetchval("SELECT pg_advisory_lock($1)", number)
-        yield number
-        await self._session.link.fetchval("SELECT pg_advisory_unlock($1)", number)
+        async with asyncio.timeout(self._timeout), self._alone:
+            assert self._session is not None
+            await self._session.link.fetchval("SELECT pg_advisory_lock($1)", number)
+            yield number
+            await self._session.link.fetchval("SELECT pg_advisory_unlock($1)", number)
 
     async def keep(self) -> None:
         """Look after the session until it is cancelled: if it ends, listen again."""
@@ -106,9 +107,8 @@ class Ear:
         """End the session without a word."""
         session, self._session = self._session, None
         self._tuned = set()
-        if session is not None and not session.over:
-            with contextlib.suppress(Exception):  # its loop may be closed
-                session.link.terminate()
+        if session is not None:
+            session.end()
 
     async def _watch(self, session: Session) -> None:
         """Return when it has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,15 @@ class Session:
     def over(self) -> bool:
         """Whether it has ended."""
         return bool(self.link.is_closed())
+
+    async def close(self) -> None:
+        """End it, and say so."""
+        await self.link.close(timeout=1.0)
+
+    def end(self) -> None:
+        """End it without a word."""
+        with contextlib.suppress(Exception):  # its loop may be closed
+            self.link.terminate()
 
 
 async def dial(address: Address, timeout: float, pooled: bool = False) -> Session:

@@ -8,7 +8,7 @@ from .plan import number_of
 
 
 def name_of(channel: str) -> str:
-    """The name of a channel in the database, of 63 bytes at most. Those on which several listen are marked."""
+    """The name of a channel in the database, of 50 ASCII characters. Those on which several listen are marked."""
     kind = "s" if is_shared(channel) else "m"
     return f"aiolock_{kind}_{hashlib.blake2b(channel.encode(), digest_size=20).hexdigest()}"
 
