@@ -126,6 +126,9 @@ async def _examine(connection: Connection) -> Report:
         finally:
             await reader.close()
         report.findings = [(reader.address, found) for found in examine_database(row)]
+        if reader.pooled:
+            advice = "add listen=host:port of the server to the URL of your managers, or poll"
+            report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
         return report
     if isinstance(source, str) and store_of(source) == "mysql":
         from ..backends.mysql import DatabaseReader as MySQLReader

@@ -91,7 +91,6 @@ async def test_updates_are_made_in_place(database: Database) -> None:
         for _ in range(300):
             async with locks.lock("x"):
                 pass
-    database.run("SELECT pg_stat_force_next_flush()")
     for _ in range(500):
         ((updates, hot, size),) = database.run(
             "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables WHERE relname = 'rows'"

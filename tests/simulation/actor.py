@@ -21,6 +21,7 @@ from aiolock import (
     WaitTimeout,
 )
 from aiolock.primitives.rw_lock import FULL
+from aiolock.redisson import Redisson
 
 from .model import PERMITS, Model, Stay, Wish
 from .plan import Step, Worker
@@ -187,6 +188,8 @@ class Actor:
         kind, names, weight = "lock", (name,), 1
         primitive: Any
         match step.what:
+            case "redisson":
+                kind, primitive = "redisson", Redisson(manager).lock(name, **options)
             case "fair":
                 primitive = manager.fair_lock(name, **options)
             case "read":
@@ -250,7 +253,7 @@ class Actor:
                 if wish.kind == "semaphore":
                     return
                 async with primitive.acquire(timeout=step.timeout) as inner:
-                    if inner.fence != lease.fence:
+                    if inner._hold.fence != lease._hold.fence:
                         self._world.fail(f"{self.name} nests with another fence")
                     await asyncio.sleep(step.seconds / 3)
                 await asyncio.sleep(step.seconds / 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, latch, lock, multi, queue
+from aiolock.scripts import commands, latch, lock, multi, queue, redisson
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
 
@@ -14,7 +14,7 @@ from .process import Process
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
-    script.sha: script for family in (lock, queue, multi, latch) for script in family.SCRIPTS
+    script.sha: script for family in (lock, queue, multi, latch, redisson) for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000
 

@@ -109,6 +109,7 @@ class MySQLEngine(ServedEngine[Session]):
         keys: list[tuple[str, int, int]] = []
         written: list[tuple[str, str, str | None, int | None, int]] = []
         late: list[int] = []
+        ends: list[int] = []
         tell: list[tuple[int, str, str]] = []
         ears: list[tuple[int, str, int]] = []
         for at, plan in enumerate(plans):
@@ -120,12 +121,15 @@ class MySQLEngine(ServedEngine[Session]):
                     written.append((kept(key), row.kind, row.as_json(), row.expires, at))
             if plan.attempts:
                 late.append(at)
+            if plan.ends:
+                ends.append(at)
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             ears += [(at, name_of(one), int(heard)) for one, heard in plan.hears.items() if not is_lock(one)]
         more = None
-        if late or tell or ears:
-            more = {"late": ",".join(map(str, late)), "keep": KEPT_US, "tell": tell, "ears": ears}
+        if late or ends or tell or ears:
+            groups = {"late": ",".join(map(str, late)), "ends": ",".join(map(str, ends))}
+            more = {**groups, "keep": KEPT_US, "tell": tell, "ears": ears}
         return [_json(tags), _json(sorted(keys)), _json(sorted(written)), _json(more)]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ..transactional.channels import ear_of, name_of
@@ -77,6 +79,16 @@ class Ear:
             except TimeoutError:
                 if moved == self._moved:
                     raise
+
+    @asynccontextmanager
+    async def marked(self) -> AsyncIterator[int]:
+        """Hold a lock with a number that nobody else has: who cannot get it is in the same database."""
+        number = secrets.randbits(62)
+        async with asyncio.timeout(self._timeout), self._alone:
+            assert self._session is not None
+            await self._session.link.fetchval("SELECT pg_advisory_lock($1)", number)
+            yield number
+            await self._session.link.fetchval("SELECT pg_advisory_unlock($1)", number)
 
     async def keep(self) -> None:
         """Look after the session until it is cancelled: if it ends, listen again."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...clock import Clock
+from ...errors import ConfigurationError
 from ...scripts import interpreter
 from ..transactional.channels import ear_of, is_shared, name_of
 from ..transactional.engine import Unavailable
@@ -15,6 +16,9 @@ from ..transactional.served import KEPT_US, ServedEngine, kept
 from .address import address_of
 from .ear import Ear
 from .session import SCHEMA, Session, dial, meaning
+
+if TYPE_CHECKING:
+    from ..stores import Database
 
 SENT = 7900
 """Bytes of a message at most; PostgreSQL takes 8000."""
@@ -25,7 +29,7 @@ class PostgresEngine(ServedEngine[Session]):
     """A database, for all processes that reach it.
 
     Args:
-        url: its address.
+        source: its URL; or a pool of asyncpg or an engine of SQLAlchemy, whose settings are used.
         timeout: seconds that an answer may take.
         pushes: listen; otherwise waiters poll, and there is one session.
         clock: this process's.
@@ -34,14 +38,34 @@ class PostgresEngine(ServedEngine[Session]):
         ConfigurationError: the URL names no database; or lupa, which runs the scripts, is not installed.
     """
 
-    def __init__(self, url: str, timeout: float = 5.0, pushes: bool = True, clock: Clock | None = None) -> None:
+    def __init__(
+        self, source: str | Database, timeout: float = 5.0, pushes: bool = True, clock: Clock | None = None
+    ) -> None:
         interpreter.load("locks in PostgreSQL run")
-        self._at = address_of(url)
+        self._at = address_of(source)
         super().__init__(self._at.name, "PostgreSQL", timeout, pushes, clock)
 
+    async def open(self, deliver: Callable[[str, str | None], None]) -> None:
+        """See `Engine.open`. What listens must be in the same database: in another one it would hear nothing."""
+        await super().open(deliver)
+        if self._at.listen is None or not isinstance(self._ear, Ear) or self._session is None:
+            return
+        try:
+            async with self._ear.marked() as number:
+                other = await self._session.link.fetchval("SELECT pg_try_advisory_xact_lock($1)", number)
+            if other:
+                text = f"{self._at.name} and what its listen= says, {self._at.listen.name}, are not the same database"
+                raise Unavailable(ConfigurationError("", text))
+        except BaseException as error:
+            await self.aclose()
+            if isinstance(error, Exception):
+                why = self.meaning(error, ran=False)
+                raise why from why.__cause__
+            raise
+
     async def dial(self) -> Session:
-        """See `ServedEngine.dial`."""
-        return await dial(self._at, self._timeout)
+        """See `ServedEngine.dial`. It may be a pooler, if nothing listens through it."""
+        return await dial(self._at, self._timeout, pooled=self._at.listen is not None or not self.abilities.messages)
 
     async def equip(self, session: Session) -> None:
         """See `ServedEngine.equip`."""
@@ -64,7 +88,7 @@ class PostgresEngine(ServedEngine[Session]):
 
     def ear(self) -> Ear:
         """See `ServedEngine.ear`."""
-        return Ear(self._at, self._timeout, self.told)
+        return Ear(self._at.listen or self._at, self._timeout, self.told)
 
     def named(self, channel: str) -> str:
         """See `ServedEngine.named`."""

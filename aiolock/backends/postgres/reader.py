@@ -24,6 +24,9 @@ class DatabaseReader(ServedReader[Session]):
         url: of the database.
         timeout: seconds for each answer.
 
+    Attributes:
+        pooled: its answers came through a pooler.
+
     Raises:
         ConfigurationError: the URL names no database.
     """
@@ -31,10 +34,13 @@ class DatabaseReader(ServedReader[Session]):
     def __init__(self, url: str, timeout: float = 5.0) -> None:
         self._at = address_of(url)
         super().__init__(self._at.name, timeout)
+        self.pooled: bool = False
 
     async def dial(self) -> Session:
         """See `ServedReader.dial`."""
-        return await dial(self._at, self._seconds)
+        session = await dial(self._at, self._seconds, pooled=True)
+        self.pooled = session.pooled
+        return session
 
     async def query(self, session: Session, statement: str, *values: object) -> Sequence[Sequence[Any]]:
         """See `ServedReader.query`."""
