@@ -542,6 +542,22 @@ async def test_a_session_that_the_server_has_not_missed(database: Database, monk
         assert not looks_often(two)
 
 
+async def test_the_bell_is_held_before_it_is_waited_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for it would have it, if only for a moment. Kept by MySQLEngine._connect: its last line."""
+    ask, seen = Session.ask, []
+
+    async def looking(self: Session, statement: str, *values: object) -> Any:
+        if statement == engine.TURN and str(values[0]).startswith("aiolock bell"):
+            seen.append(made._bell == values[0])
+        return await ask(self, statement, *values)
+
+    monkeypatch.setattr(Session, "ask", looking)
+    made = engine.MySQLEngine(database.url)
+    await made.open(lambda *_: None)
+    await made.aclose()
+    assert seen == [False]
+
+
 async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear: SILENT."""
     monkeypatch.setattr(ear, "SILENT", 1)

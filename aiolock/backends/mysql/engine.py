@@ -55,8 +55,9 @@ class MySQLEngine(ServedEngine[Session]):
     async def _connect(self) -> Session:
         session = await super()._connect()
         if self.abilities.messages:  # the other session waits for it in vain
-            self._bell = f"aiolock bell {secrets.token_hex(16)}"
-            await session.ask(TURN, self._bell, 0)
+            bell = f"aiolock bell {secrets.token_hex(16)}"
+            await session.ask(TURN, bell, 0)
+            self._bell = bell  # not before: else that one may have it
         return session
 
     async def equip(self, session: Session) -> None:
