@@ -558,6 +558,32 @@ async def test_the_bell_is_held_before_it_is_waited_for(database: Database, monk
     assert seen == [False]
 
 
+async def test_the_session_that_holds_the_bell_has_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may notice for long: who listens asks now and then. Kept by Ear._next_look: `held`."""
+    ask, asked = Session.ask, 0
+
+    async def counted(self: Session, statement: str, *values: object) -> Any:
+        nonlocal asked
+        asked += statement == ear.HEAR
+        return await ask(self, statement, *values)
+
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        await pass_on(database, one, two)
+        monkeypatch.setattr(Session, "ask", counted)
+        ((number,),) = database.run("SELECT IS_USED_LOCK(%s)", two._runtime.backend._engine._bell)  # type: ignore[attr-defined]
+        database.run(f"KILL {number}")
+        await asyncio.sleep(3.0)
+        assert 2 < asked < 20
+        assert looks_often(two)
+        async with two.lock("y"):  # it notices
+            pass
+        async with asyncio.timeout(10):
+            while looks_often(two):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        await pass_on(database, one, two)
+        assert not looks_often(two)
+
+
 async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear: SILENT."""
     monkeypatch.setattr(ear, "SILENT", 1)
