@@ -1,6 +1,7 @@
 -- Locks of aiolock, format 1. Run it as the owner of the locks. Then, for each role that uses locks:
 --   GRANT USAGE ON SCHEMA aiolock TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO app;
 -- and for each that looks at them: GRANT USAGE ON SCHEMA aiolock TO ops; GRANT SELECT ON ALL TABLES IN SCHEMA aiolock TO ops;
+-- What a release has keeps its name and its arguments, as older processes call it. What must be another has the next number.
 CREATE SCHEMA IF NOT EXISTS aiolock;
 -- Half of each page stays free, and nothing but the key is indexed: so updates are HOT, and leave little to VACUUM.
 CREATE TABLE IF NOT EXISTS aiolock.rows(
