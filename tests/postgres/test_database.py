@@ -285,7 +285,7 @@ def stepped(database: Database) -> Database:
 
 
 async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: Database) -> None:
-    """It ends early, and whoever holds it is told."""
+    """It ends early, and whoever holds it is told. Kept by ServerTime.learn."""
     async with LockManager(stepped.url, ttl=60) as one, LockManager(stepped.url) as two:
         async with two.lock("y"):
             pass  # it knows the time
@@ -298,7 +298,9 @@ async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: Data
 
 
 async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: Database) -> None:
-    """Nobody gets in before its time is over here, a waiter is told of the release, and fences rise."""
+    """Nobody gets in before its time is over here, a waiter is told of the release, and fences rise. Kept by
+    ServerTime.learn.
+    """
     async with LockManager(stepped.url) as one, LockManager(stepped.url) as two:
         lease = await one.lock("x").acquire()
         stepped.run("UPDATE stepped.by SET step = '-1 hour'")
