@@ -275,6 +275,44 @@ async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
         await lease.release()
 
 
+@pytest.fixture
+def stepped(database: Database) -> Database:
+    """Its functions show the time that `stepped.by` is away from the server's."""
+    database.run("CREATE SCHEMA stepped; CREATE TABLE stepped.by(step interval); INSERT INTO stepped.by VALUES('0')")
+    now = "(clock_timestamp() + (SELECT step FROM stepped.by))"
+    database.run(SCHEMA.read_text(encoding="utf-8").replace("clock_timestamp()", now))
+    return database
+
+
+async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: Database) -> None:
+    """It ends early, and whoever holds it is told. Kept by ServerTime.learn."""
+    async with LockManager(stepped.url, ttl=60) as one, LockManager(stepped.url) as two:
+        async with two.lock("y"):
+            pass  # it knows the time
+        lease = await one.lock("x").acquire()
+        stepped.run("UPDATE stepped.by SET step = '1 hour'")
+        async with two.lock("x").acquire(timeout=10) as later:
+            assert later.fence > lease.fence
+            with pytest.raises(LockLost):
+                await lease.renew()
+
+
+async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: Database) -> None:
+    """Nobody gets in before its time is over here, a waiter is told of the release, and fences rise. Kept by
+    ServerTime.learn.
+    """
+    async with LockManager(stepped.url) as one, LockManager(stepped.url) as two:
+        lease = await one.lock("x").acquire()
+        stepped.run("UPDATE stepped.by SET step = '-1 hour'")
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(stepped, "x")
+        await lease.renew()
+        await lease.release()
+        later = await asyncio.wait_for(waiter, 10)
+        assert later.fence > lease.fence
+        await later.release()
+
+
 async def test_no_database(database: Database) -> None:
     for url, says in {
         database.url.replace(database.name, "nowhere"): "does not exist",

@@ -122,8 +122,11 @@ class PostgresEngine(ServedEngine[Session]):
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             for channel, heard in plan.hears.items():
                 ears.append((at, ear_of(name_of(channel)), is_shared(channel), heard))
-        more = None
-        if late or ends or tell or ears:
-            more = json.dumps({"late": late, "keep": KEPT_US, "ends": ends, "tell": tell, "ears": ears})
+        found = {"late": late, "ends": ends, "tell": tell, "ears": ears}
+        more = (
+            json.dumps({"keep": KEPT_US} | {what: of for what, of in found.items() if of})
+            if any(found.values())
+            else None
+        )
         columns = zip(*sorted(keys), strict=True) if keys else ((),) * 6
         return [[tag for tag, _ in tags], [at for _, at in tags], *map(list, columns), more]

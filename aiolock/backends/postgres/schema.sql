@@ -31,7 +31,7 @@ CREATE OR REPLACE VIEW aiolock.locks AS
 --   kinds, vals, ends: what becomes of each key: NULL for nothing, '' if it goes; its value; when it expires.
 --   more: {"late": groups that keep their names for a moment if they come too late again, "keep": for how long,
 --     "ends": groups for which no name is kept from them, as others wait for what they end,
---     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL.
+--     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL; without what is empty.
 CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags bigint[], tgroups int[],
   keys text[], vers bigint[], groups int[], kinds text[], vals text[], ends bigint[], more json)
 RETURNS TABLE(g int, k text, t text, v text, e bigint, n bigint)
@@ -62,7 +62,7 @@ BEGIN
         SELECT w.at, NULL::text, '~'::text, NULL::text, NULL::bigint, max(w.crowd)::bigint FROM waits w GROUP BY w.at;
     END IF;
   END IF;
-  IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
+  IF more->'ears' IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
     FOR one IN SELECT * FROM json_array_elements(more->'ears') LOOP
       IF (one->>2)::boolean THEN deaf := pg_try_advisory_xact_lock((one->>1)::bigint);
       ELSE deaf := pg_try_advisory_xact_lock_shared((one->>1)::bigint); END IF;
@@ -72,22 +72,25 @@ BEGIN
       END IF;
     END LOOP;
   END IF;
-  DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
-    WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  IF '' = ANY(kinds) THEN
+    DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
+      WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  END IF;
   INSERT INTO aiolock.rows AS r SELECT w.k, w.c, w.v::json, w.e, ver
     FROM unnest(keys, kinds, vals, ends, groups) AS w(k, c, v, e, g) WHERE w.c <> '' AND w.g <> ALL(stale)
     ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires_us = excluded.expires_us,
       version = excluded.version;
-  IF more IS NOT NULL THEN
+  IF more->'tell' IS NOT NULL THEN
     PERFORM pg_notify(m->>1, m->>2) FROM json_array_elements(more->'tell') AS m WHERE (m->>0)::int <> ALL(stale);
   END IF;
   IF kept THEN
     DELETE FROM aiolock.turns o USING unnest(tags, tgroups) AS x(t, g)
       WHERE o.tag = x.t AND o.manager = who AND x.g <> ALL(stale);
   END IF;
-  RETURN QUERY SELECT -1, NULL::text, NULL::text, NULL::text, NULL::bigint, now_us;
+  g := -1; n := now_us;
+  RETURN NEXT;
   IF cardinality(stale) > 0 THEN
-    IF more IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
+    IF more->'late' IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
       INSERT INTO aiolock.turns AS o SELECT DISTINCT x.t, who, now_us + (more->>'keep')::bigint
         FROM unnest(tags, tgroups) AS x(t, g)
         WHERE x.g = ANY(stale) AND x.g <> ALL(barred) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
