@@ -181,7 +181,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
                 return lease
             gate.rejoin(waiter)
     except Expired as late:
-        error = _late(gate, calls, gate.entry_of(waiter), timeout, late.away, not waiter.impatient)
+        error = _late(gate, calls, gate.entry_of(waiter), timeout, late.away, not waiter.impatient, late.silent)
         _give_up(gate, waiter, error)
         raise error from error.__cause__
     except BaseException as failure:
@@ -381,9 +381,13 @@ def _late(
     timeout: float | None,
     away: AiolockError | None = None,
     answered: bool = False,
+    silent: bool = False,
 ) -> AcquireTimeout | BackendError:
     """Why a wait is over: another has the name, or no server has answered, or will."""
     if away is not None:
         return gate.runtime.unanswered(gate.calls.name, "acquiring", away=away)
     kin = Kin.of(gate, calls, asyncio.current_task(), held_by_kin())
-    return Refusal(gate, entry, kin, answered).error(timeout)
+    refusal = Refusal(gate, entry, kin, answered)
+    if silent and not refusal.unknown:  # the answer came when the wait had ended, long before its timeout
+        return gate.runtime.unanswered(gate.calls.name, "acquiring", names=gate.calls.names)
+    return refusal.error(timeout)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from ..record import Record
 from ..scripts.base import Call, Ending, Part
 from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
-
-if TYPE_CHECKING:
-    from ..scripts.queue import QueueCalls
 
 Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
@@ -113,10 +110,17 @@ class Calls(Protocol):
         """Forget that a manager lives, if that is kept beside its waiters."""
 
 
+class WeighedCalls(Calls, Protocol):
+    """Requests about a name of which acquisitions can take more or less."""
+
+    def weighing(self, weight: int) -> Calls:
+        """Return the same requests, for acquisitions of another weight."""
+
+
 def joint(calls: Sequence[Calls]) -> Calls:
     """Return the requests of an owner that has all of these: as heavy as one of each weight together. So a writer that
     also reads weighs more than one that does not.
     """
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})
-    return strongest if weight == strongest.weight else cast("QueueCalls", strongest).weighing(weight)
+    return strongest if weight == strongest.weight else cast(WeighedCalls, strongest).weighing(weight)

@@ -13,7 +13,7 @@ from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
 from ..scripts.outcomes import Released, TransferOutcome
-from .calls import Calls, Contention
+from .calls import Calls, Contention, WeighedCalls
 from .holding.hold import Hold
 from .holding.level import Level
 from .holding.release import Release
@@ -28,7 +28,6 @@ from .waiting.waiter import Waiter
 
 if TYPE_CHECKING:
     from ..scripts.multi import MultiCalls
-    from ..scripts.queue import QueueCalls
     from .waiting.race import Race
 
 LATE_GRANT: Line = Line(
@@ -259,7 +258,7 @@ class Gate(LocalQueue):
         lost = hold.check() is not None
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
-            lease._calls = cast("QueueCalls", lease._calls).weighing(weight)
+            lease._calls = cast(WeighedCalls, lease._calls).weighing(weight)
             _write_rest(hold, release)
         return release
 

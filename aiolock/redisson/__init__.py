@@ -6,5 +6,18 @@ from .fair_lock import RFairLockInfo as RFairLockInfo
 from .fenced_lock import RFencedLock as RFencedLock
 from .lock import RLock as RLock
 from .lock import RLockInfo as RLockInfo
+from .rw_lock import RReadWriteLock as RReadWriteLock
+from .rw_lock import RReadWriteLockInfo as RReadWriteLockInfo
+from .rw_lock import RReadWriteLockSide as RReadWriteLockSide
 
-__all__ = ["RFairLock", "RFairLockInfo", "RFencedLock", "RLock", "RLockInfo", "Redisson"]
+__all__ = [
+    "RFairLock",
+    "RFairLockInfo",
+    "RFencedLock",
+    "RLock",
+    "RLockInfo",
+    "RReadWriteLock",
+    "RReadWriteLockInfo",
+    "RReadWriteLockSide",
+    "Redisson",
+]

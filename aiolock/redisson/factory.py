@@ -12,6 +12,7 @@ from ..usage import usage
 from .fair_lock import RFairLock
 from .fenced_lock import RFencedLock
 from .lock import RLock
+from .rw_lock import RReadWriteLock
 
 
 class Redisson:
@@ -74,6 +75,14 @@ class Redisson:
         Arguments and errors: as for `lock()`. No I/O.
         """
         return RFairLock(self._runtime, *self._named(name, options))
+
+    @usage("locks.rw_lock('a', ttl=30)")
+    def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RReadWriteLock:
+        """Return `getReadWriteLock(name)`: `async with rw.read`, `async with rw.write`. For Redisson 4.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        return RReadWriteLock(self._runtime, *self._named(name, options))
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)

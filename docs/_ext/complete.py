@@ -17,12 +17,21 @@ import aiolock.events
 import aiolock.recipes
 import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.redisson
 import aiolock.testing
 from aiolock.backends.base import Backend
 from aiolock.core.ondemand import OnDemand
 from aiolock.primitives.base import Primitive
 
-MODULES = (aiolock, aiolock.events, aiolock.recipes, aiolock.redisson, aiolock.sync, aiolock.testing)
+MODULES = (
+    aiolock,
+    aiolock.events,
+    aiolock.recipes,
+    aiolock.redisson,
+    aiolock.sync,
+    aiolock.sync.redisson,
+    aiolock.testing,
+)
 INNER: dict[type, set[str]] = {
     OnDemand: {*vars(OnDemand)},
     Primitive: {"contention"},

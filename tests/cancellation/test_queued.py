@@ -25,6 +25,7 @@ KINDS: dict[str, Make] = {
     "write": lambda manager: manager.rw_lock("a").write,
     "semaphore": lambda manager: manager.semaphore("a", 1),
     "redisson": lambda manager: Redisson(manager).lock("a"),
+    "redisson write": lambda manager: Redisson(manager).rw_lock("a").write,
     "redisson fair": lambda manager: Redisson(manager).fair_lock("a"),
 }
 
@@ -173,7 +174,7 @@ async def test_a_refresh_is_on_its_way(make: Callable[[], World]) -> None:
     assert await run_every_way(guarded, prepare, make=make, stride=STRIDE) > 2
 
 
-@pytest.mark.parametrize("kind", ["fair", "write", "redisson"])
+@pytest.mark.parametrize("kind", ["fair", "write", "redisson", "redisson write"])
 async def test_nesting(kind: str) -> None:
     async def scenario(world: World) -> None:
         lock = world.lock(world.locks)

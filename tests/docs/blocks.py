@@ -26,6 +26,7 @@ HOW_TO = (
     "migrating",
     "frameworks",
     "threads",
+    "redisson",
     "hand-over",
     "lock",
     "testing",

@@ -14,7 +14,7 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.mysql import ear, engine
 from aiolock.backends.mysql.address import address_of
-from aiolock.backends.mysql.session import SCHEMA, Session, dial
+from aiolock.backends.mysql.session import SCHEMA, Session, dial, meaning
 from aiolock.backends.transactional import guess, served
 from tests.support import mysql
 
@@ -480,6 +480,31 @@ def test_the_schema_is_in_the_package() -> None:
     assert Path(str(SCHEMA)).is_file()
 
 
+RESERVED = frozenset(
+    re.findall(
+        r"\w+",
+        "cube cume_dist dense_rank empty except first_value function grouping groups intersect lag last_value lateral "
+        "lead library manual nth_value ntile of over parallel percent_rank qualify rank recursive row row_number rows "
+        "system tablesample window",
+    )
+)
+"""Words that MySQL keeps to itself, from 8.0 on, and MariaDB does not: here no name may be one."""
+
+
+def test_the_schema_has_no_names_that_mysql_refuses() -> None:
+    """The tests may have no MySQL."""
+    text = re.sub(r"--.*|'[^']*'", "", SCHEMA.read_text(encoding="utf-8"))
+    assert not RESERVED & set(re.findall(r"\w+", text.lower()))
+
+
+def test_a_user_whom_only_cryptography_can_prove() -> None:
+    """As those of MySQL 8 are, without TLS: it is no use to try again."""
+    missing = RuntimeError("'cryptography' package is required for caching_sha2_password auth methods")
+    found = meaning(address_of("mysql://h/db"), missing, 5.0, ran=False)
+    assert isinstance(found.error, ConfigurationError)
+    assert "'cryptography' package is required" in str(found.error)
+
+
 async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
     async with LockManager(database.url, ttl=300) as one, LockManager(database.url, **PATIENT) as two:
@@ -517,6 +542,48 @@ async def test_a_session_that_the_server_has_not_missed(database: Database, monk
         assert not looks_often(two)
 
 
+async def test_the_bell_is_held_before_it_is_waited_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for it would have it, if only for a moment. Kept by MySQLEngine._connect: its last line."""
+    ask, seen = Session.ask, []
+
+    async def looking(self: Session, statement: str, *values: object) -> Any:
+        if statement == engine.TURN and str(values[0]).startswith("aiolock bell"):
+            seen.append(made._bell == values[0])
+        return await ask(self, statement, *values)
+
+    monkeypatch.setattr(Session, "ask", looking)
+    made = engine.MySQLEngine(database.url)
+    await made.open(lambda *_: None)
+    await made.aclose()
+    assert seen == [False]
+
+
+async def test_the_session_that_holds_the_bell_has_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may notice for long: who listens asks now and then. Kept by Ear._next_look: `held`."""
+    ask, asked = Session.ask, 0
+
+    async def counted(self: Session, statement: str, *values: object) -> Any:
+        nonlocal asked
+        asked += statement == ear.HEAR
+        return await ask(self, statement, *values)
+
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        await pass_on(database, one, two)
+        monkeypatch.setattr(Session, "ask", counted)
+        ((number,),) = database.run("SELECT IS_USED_LOCK(%s)", two._runtime.backend._engine._bell)  # type: ignore[attr-defined]
+        database.run(f"KILL {number}")
+        await asyncio.sleep(3.0)
+        assert 2 < asked < 20
+        assert looks_often(two)
+        async with two.lock("y"):  # it notices
+            pass
+        async with asyncio.timeout(10):
+            while looks_often(two):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        await pass_on(database, one, two)
+        assert not looks_often(two)
+
+
 async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear: SILENT."""
     monkeypatch.setattr(ear, "SILENT", 1)
@@ -530,3 +597,23 @@ async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch
         while database.run(heard) != [(0,)]:  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.05)
     hears.hang_up()
+
+
+async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a heartbeat now and then. Kept by aiolock_hear_1, which waits in the server."""
+    ask, asked = Session.ask, []
+
+    async def counted(self: Session, statement: str, *values: object) -> Any:
+        asked.append(statement)
+        return await ask(self, statement, *values)
+
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        await asyncio.sleep(0.3)  # it listens before it waits
+        monkeypatch.setattr(Session, "ask", counted)
+        await asyncio.sleep(2.0)
+        assert len(asked) <= 2  # each listens again after five seconds
+        await lease.release()
+        await (await asyncio.wait_for(waiter, 10)).release()

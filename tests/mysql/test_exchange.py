@@ -9,6 +9,8 @@ from aiolock.backends.transactional.guess import LAG_US
 from aiolock.backends.transactional.loaded import Row
 from aiolock.backends.transactional.plan import NONE, Known, Plan, number_of
 from aiolock.clock import SystemClock
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 from tests.support import mysql
 from tests.support.mysql_side import MySQLSide
 from tests.transactional.server import FakeEngine, FakeServer
@@ -18,6 +20,7 @@ from .conftest import Database
 KEYS = [f"aiolock:lock:{{{name}}}{part}" for name in "abc" for part in ("", ":queue")]
 CHANNELS = ["aiolock:manager:m", "aiolock:latch:{a}:free"]
 LISTENING = {CHANNELS[0]}
+RELEASE = LockCalls(Keys("aiolock"), "a", 3000).release("m:1", 30_000, 0, "clean", False)
 
 
 def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
@@ -25,6 +28,7 @@ def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
     plans = []
     for name in choose.sample("abc", choose.randint(1, 3)):
         plan = Plan([], [f"aiolock{name}", *choose.choice([[], [f"aiolock{name} too"]])])
+        plan.calls = choose.choice([[], [], [(0, RELEASE)]])
         plan.attempts = choose.randint(0, 2)
         for key in KEYS:
             if f"{{{name}}}" in key:
@@ -66,15 +70,16 @@ async def test_both_do_the_same(database: Database) -> None:
         off = choose.choice([0] * 9 + [-3_600_000_000, 3_600_000_000])
         if choose.random() < 0.3:  # turns end
             server.turns.clear()
-            database.run("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0")
+            side._rows("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0 WHERE manager <> 0")
         used_us = side.now_us() + off
         real = await engines[who].exchange(plans, used_us, LAG_US, version)
         server.now_us = real.now_us
         fake = await fakes[who].exchange(plans, used_us, LAG_US, version)
         assert real.stale == fake.stale, (version, [plan.keys for plan in plans])
         assert content(side) == {key: known.row for key, known in server.rows.items()}
-        turns = {(tag, engines[who]._number, until) for tag, (who, until) in server.turns.items()}
-        assert set(database.run("SELECT tag, manager, until_us FROM aiolock_gates WHERE manager <> 0")) == turns
+        turns = {(tag, engines[who]._number, until, crowd) for tag, (who, until, crowd) in server.turns.items()}
+        kept = side._rows("SELECT tag, manager, until_us, crowd FROM aiolock_gates WHERE manager <> 0")
+        assert set(kept) == turns
         seen.add((len(plans), len(real.stale)))
     assert len(seen) == 9  # of one, two and three plans, all numbers of stale ones
     for engine in engines:

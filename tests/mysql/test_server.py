@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import asyncmy
 import pytest
+import trustme
 
-from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
 from aiolock.backends.mysql.address import address_of
-from aiolock.backends.mysql.engine import EXCHANGE
+from aiolock.backends.mysql.engine import DEADLOCKS, EXCHANGE
 from aiolock.backends.mysql.session import Session, dial
 from tests.support import mysql
 from tests.support.mysql import OwnServer
@@ -54,6 +57,7 @@ def waits(server: OwnServer) -> bool:
         return bool(cursor.execute("SELECT 1 FROM aiolock_rows WHERE k LIKE '%:queue'"))
 
 
+@pytest.mark.slow
 async def test_it_is_restarted(server: OwnServer) -> None:
     """A long lease lives, a short one is lost in time, a waiter goes on, and fences rise."""
     async with LockManager(server.url, ttl=60) as one, LockManager(server.url, ttl=60) as two:
@@ -86,12 +90,13 @@ async def test_nothing_listens_there() -> None:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
         with pytest.raises(
-            BackendError, match=rf":{port}/app: the server cannot be reached: .*\(.*{port}.*\)"
+            BackendError, match=rf":{port}/app: the server cannot be reached: .*\(.*(refused|failed).*\)"
         ) as caught:
             await LockManager(f"mysql://127.0.0.1:{port}/app").open()
     assert caught.value.transient
 
 
+@pytest.mark.slow
 async def test_it_stands_still(server: OwnServer) -> None:
     """A lease whose time is over meanwhile is lost, says its holder, before the server says so to anybody."""
     async with LockManager(server.url, ttl=1.5, request_timeout=1.0) as one, LockManager(server.url) as two:
@@ -198,3 +203,46 @@ async def test_answers_of_all_shapes_pass_a_proxy(database: Database) -> None:
         assert link is not None
         assert link.sent == link.answered
         await session.close()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """Whoever has the right certificate is trusted, and nobody else. Kept by dial(): `ssl`."""
+    authority, other = trustme.CA(), trustme.CA()
+    server_key = authority.issue_cert("localhost")
+    key, certificate, ours, theirs = (str(tmp_path / name) for name in ("key", "cert", "ca", "other"))
+    server_key.private_key_pem.write_to_path(key)
+    server_key.cert_chain_pems[0].write_to_path(certificate)
+    authority.cert_pem.write_to_path(ours)
+    other.cert_pem.write_to_path(theirs)
+    settings = ("--require-secure-transport=ON", f"--ssl-key={key}", f"--ssl-cert={certificate}")
+    with contextlib.closing(OwnServer(*settings)) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        async with LockManager(f"{url}?ssl_ca={ours}") as locks, locks.lock("x"):
+            pass
+        refused = {
+            f"{url}?ssl_ca={theirs}": "certificate verify failed.*has it TLS",
+            f"{server.url}?ssl_ca={ours}": "certificate verify failed",  # another name
+            url: "insecure transport|Access denied",  # as MySQL says it, and MariaDB
+        }
+        for wrong, why in refused.items():
+            with pytest.raises((BackendError, ConfigurationError), match=why):
+                await LockManager(wrong).open()
+
+
+async def test_a_deadlock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """InnoDB ends one of two transactions, and nothing of it is done. Kept by MySQLEngine.ask: DEADLOCKS."""
+    ask, times = Session.ask, 0
+
+    async def unlucky(self: Session, statement: str, *values: object) -> Any:
+        nonlocal times
+        if statement == EXCHANGE and times < DEADLOCKS:
+            times += 1
+            raise asyncmy.errors.OperationalError(1213, "Deadlock found when trying to get lock")
+        return await ask(self, statement, *values)
+
+    async with LockManager(database.url) as locks:
+        monkeypatch.setattr(Session, "ask", unlucky)
+        session = locks._runtime.backend._engine._session  # type: ignore[attr-defined]
+        async with locks.lock("x"):
+            assert times == DEADLOCKS
+        assert session is locks._runtime.backend._engine._session  # type: ignore[attr-defined]

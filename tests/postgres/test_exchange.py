@@ -9,6 +9,8 @@ from aiolock.backends.transactional.guess import LAG_US
 from aiolock.backends.transactional.loaded import Row
 from aiolock.backends.transactional.plan import NONE, Known, Plan, number_of
 from aiolock.clock import SystemClock
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.lock import LockCalls
 from tests.support.database import DatabaseSide
 from tests.transactional.server import FakeEngine, FakeServer
 
@@ -17,6 +19,7 @@ from .conftest import Database
 KEYS = [f"aiolock:lock:{{{name}}}{part}" for name in "abc" for part in ("", ":queue")]
 CHANNELS = ["aiolock:manager:m", "aiolock:latch:{a}:free"]
 LISTENING = {CHANNELS[0], "aiolock:lock:{b}"}  # and a transaction has this lock
+RELEASE = LockCalls(Keys("aiolock"), "a", 3000).release("m:1", 30_000, 0, "clean", False)
 
 
 def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
@@ -25,6 +28,7 @@ def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
     for name in choose.sample("abc", choose.randint(1, 3)):
         plan = Plan([], [f"aiolock{name}", *choose.choice([[], [f"aiolock{name} too"]])])
         plan.attempts = choose.randint(0, 2)
+        plan.calls = choose.choice([[], [], [(0, RELEASE)]])
         for key in KEYS:
             if f"{{{name}}}" in key:
                 plan.keys[key] = choose.choice([server.rows.get(key, NONE).version] * 6 + [0, -1, 99])
@@ -75,8 +79,8 @@ async def test_both_do_the_same(database: Database) -> None:
         fake = await fakes[who].exchange(plans, used_us, LAG_US, version)
         assert real.stale == fake.stale, (version, [plan.keys for plan in plans])
         assert content(side) == {key: known.row for key, known in server.rows.items()}
-        turns = {(tag, engines[who]._number, until) for tag, (who, until) in server.turns.items()}
-        assert set(database.run("SELECT tag, manager, until_us FROM aiolock.turns")) == turns
+        turns = {(tag, engines[who]._number, until, crowd) for tag, (who, until, crowd) in server.turns.items()}
+        assert set(database.run("SELECT tag, manager, until_us, crowd FROM aiolock.turns")) == turns
         seen.add((len(plans), len(real.stale)))
     assert len(seen) == 9  # of one, two and three plans, all numbers of stale ones
     for engine in engines:

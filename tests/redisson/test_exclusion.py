@@ -12,7 +12,7 @@ import redis
 from .conftest import TTL, TTL_MS
 from .peer import PATIENCE, Peer, PeerError, Said, start_java, start_python
 
-KINDS = ("lock", "fenced", "fair")
+KINDS = ("lock", "fenced", "fair", "write")
 SOON = TTL / 2
 """Seconds: before any ttl is over, so it was a message."""
 
@@ -173,7 +173,7 @@ def test_an_end_by_force_ends_the_others_hold(java: Peer, python: Peer, link: re
         java.do("t", "unlock", what)
 
 
-@pytest.mark.parametrize(("kind", "each"), [("lock", 2500), ("fenced", 500), ("fair", 500)])
+@pytest.mark.parametrize(("kind", "each"), [("lock", 2500), ("fenced", 500), ("fair", 500), ("write", 500)])
 def test_a_counter_is_exact(java: Peer, version: str, shared_url: str, link: redis.Redis, kind: str, each: int) -> None:
     """Two threads of a JVM and two processes of ours read it, and write one more."""
     ttl_ms, what = 30_000, f"{kind}:a"

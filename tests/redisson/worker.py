@@ -51,6 +51,8 @@ class Crew:
     def _lock(self, what: str) -> Any:
         if what not in self._made:
             kind, _, name = what.partition(":")
+            if kind in ("read", "write"):
+                return getattr(self._java.rw_lock(name), kind)
             makes = {"lock": self._java.lock, "fenced": self._java.fenced_lock, "fair": self._java.fair_lock}
             self._made[what] = makes[kind](name)
         return self._made[what]
@@ -79,6 +81,8 @@ class Crew:
                 return str(await leases[-1].wait_lost())
             case "count":
                 await self._count(what, words[1], int(words[2]))
+            case "readers":
+                return await self._torn(what, words[1], int(words[2]))
             case "sleep":
                 await asyncio.sleep(float(what) / 1000)
             case _:
@@ -90,6 +94,16 @@ class Crew:
         for _ in range(times):
             async with self._lock(what):
                 await self._redis.set(key, int(await self._redis.get(key) or 0) + 1)
+
+    async def _torn(self, name: str, key: str, times: int) -> int:
+        """Read a counter twice under the read lock; return how often it changed in between."""
+        torn = 0
+        for _ in range(times):
+            async with self._lock(f"read:{name}"):
+                first = await self._redis.get(key)
+                await asyncio.sleep(0.001)
+                torn += first != await self._redis.get(key)
+        return torn
 
 
 async def main() -> None:

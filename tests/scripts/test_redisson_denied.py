@@ -10,7 +10,8 @@ import pytest
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Failed, Granted, Released, Renewed
-from aiolock.scripts.redisson import SCRIPTS, FairCalls, RLockCalls
+from aiolock.scripts.redisson import FairCalls, RLockCalls
+from aiolock.scripts.redisson.rw import FULL, SCRIPTS, RWCalls
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 from tests.support.scripting import DENIAL, LuaSide
@@ -18,6 +19,7 @@ from tests.support.scripting import Refused as Failure
 
 TTL, WAIT = 30_000, 3_000
 LOCK, FENCED, FAIR = RLockCalls("orders"), RLockCalls("orders", fenced=True), FairCalls("orders", WAIT)
+READ, WRITE, BOTH = (RWCalls("orders", weight) for weight in (1, FULL, FULL + 1))
 
 
 def bid(owner: str) -> Bid:
@@ -32,6 +34,7 @@ class Situation(NamedTuple):
     later: str = ""
     holder: str = "m:1"
     waiting: tuple[str, ...] = ()
+    held: RLockCalls = FENCED
 
 
 SITUATIONS = {
@@ -51,6 +54,15 @@ SITUATIONS = {
     "fair release": Situation(
         FAIR.release("m:1", TTL, 0, "clean", True), "hget pttl del time", "publish set", waiting=("n:1",)
     ),
+    "read": Situation(READ.acquire(bid("n:1")), "pttl exists hget set hset pexpire", holder="", held=READ),
+    "read, too": Situation(READ.acquire(bid("n:1")), "hget set pexpire", held=READ),
+    "write": Situation(WRITE.acquire(bid("n:1")), "pttl exists hget hset pexpire", holder="", held=READ),
+    "refused to write": Situation(WRITE.acquire(bid("n:1")), "hget hgetall", held=READ),
+    "nest reads": Situation(READ.nest("m:1", 0, TTL, 2), "hget pttl pexpire set hset", held=READ),
+    "renew a reader": Situation(READ.renew_many([READ.renewal("m:1", 0, 2 * TTL)]), "pttl hget pexpire", held=READ),
+    "end a read": Situation(READ.release("m:1", TTL, 0, "clean", True), "hget pttl hdel", "publish set", held=READ),
+    "end a write": Situation(BOTH.release("m:1", TTL, 0, "clean", True), "hget pttl del", "publish set", held=WRITE),
+    "end all": Situation(READ.force_release(), "hgetall", "publish", held=READ),
     "fair force": Situation(FAIR.force_release(), "time lrange del", "publish", waiting=("n:1",)),
 }
 
@@ -60,7 +72,7 @@ def test_every_script_is_here() -> None:
 
 
 def prepare(side: LuaSide, situation: Situation) -> None:
-    side.run(FENCED.acquire(bid("m:1")))
+    side.run(situation.held.acquire(bid("m:1")))
     for owner in situation.waiting:
         side.run(FAIR.acquire(bid(owner)))
     if not situation.holder:
@@ -103,7 +115,8 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
         assert lua.hash("orders") == before or released
     assert lua.pttl("orders") != -1
     for owner in ("m:1", "n:1", "o:1"):
-        lua.run(FAIR.release(owner, TTL, 0, "dirty", False))
+        for calls in (FAIR, READ, WRITE):
+            lua.run(calls.release(owner, TTL, 0, "dirty", False))
     assert isinstance(lua.run(FAIR.acquire(bid("y:1"))), Granted)
 
 

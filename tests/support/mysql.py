@@ -33,6 +33,10 @@ SETTINGS = (
 """What is written survives all that tests do to it: processes end, the machine does not."""
 
 
+UNREACHABLE = 2003
+"""What a client calls it if nobody listens."""
+
+
 class Binary(NamedTuple):
     """A program that is a server.
 
@@ -126,14 +130,18 @@ class Running:
 
     Args:
         folder: empty, or one that was used before.
+        settings: more of its command line.
 
     Attributes:
         port, socket: where it is.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
+        self._settings = settings
         self._binary = binary()
         self._data = folder / "data"
+        self._temporary = folder / "tmp"  # a server that starts deletes what others have in a folder that they share
+        self._temporary.mkdir(exist_ok=True)
         self.socket = str(folder / "s")
         self.port = _free_port()
         self._log = folder / "log"
@@ -143,7 +151,14 @@ class Running:
 
     def start(self) -> None:
         """Start it; return once it answers."""
-        options = [f"--datadir={self._data}", f"--port={self.port}", f"--socket={self.socket}", *SETTINGS]
+        options = [
+            f"--datadir={self._data}",
+            f"--tmpdir={self._temporary}",
+            f"--port={self.port}",
+            f"--socket={self.socket}",
+            *SETTINGS,
+            *self._settings,
+        ]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._binary.options, *options], env=self._binary.environment, stdin=-3, stdout=log, stderr=log
@@ -154,6 +169,8 @@ class Running:
                 connect(self.port).close()
                 return
             except pymysql.Error as error:
+                if error.args[0] != UNREACHABLE:  # it does not let us in
+                    return
                 if time.monotonic() > until or self.process.poll() is not None:
                     raise AssertionError(f"it does not run: {self._log.read_text()[-2000:]}") from error
                 time.sleep(0.02)
@@ -175,7 +192,7 @@ class Running:
             names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
             found = [next(share.glob(name.replace("mysql_", "m*_", 1))) for name in names]
             lines = ["use mysql;\n", "SET @auth_root_socket=NULL;\n", *(path.read_text() for path in found)]
-            command = [*self._binary.options, "--bootstrap", f"--datadir={self._data}"]
+            command = [*self._binary.options, "--bootstrap", f"--datadir={self._data}", f"--tmpdir={self._temporary}"]
             text = "".join(lines)
         else:
             command, text = [*self._binary.options, "--initialize-insecure", f"--datadir={self._data}"], ""
@@ -246,20 +263,23 @@ def url(database: str = "") -> str:
 class OwnServer:
     """A server of its own.
 
+    Args:
+        settings: more of its command line.
+
     Attributes:
         url: of its database.
         port: where it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="aiolock-my-"))
         try:
-            self._server = Running(self._folder)
+            self._server = Running(self._folder, *settings)
         except BaseException:
             shutil.rmtree(self._folder)
             raise
         self.port = self._server.port
-        with connect(self.port) as link:
+        with connect(self.port, unix_socket=self._server.socket) as link:
             link.cursor().execute("CREATE DATABASE locks")
         self.url = f"mysql://root@127.0.0.1:{self.port}/locks"
 

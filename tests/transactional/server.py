@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from aiolock.backends.base import Abilities
@@ -19,7 +20,7 @@ class FakeServer:
     Attributes:
         now_us: its time.
         rows: its rows.
-        turns: for whom a name is kept, and until when.
+        turns: for whom a name is kept, until when, and how many came meanwhile.
         listening: channels on which somebody listens.
         sent: what was sent: channel and message.
     """
@@ -27,7 +28,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.now_us = 1_000_000_000
         self.rows: dict[str, Known] = {}
-        self.turns: dict[int, tuple[int, int]] = {}
+        self.turns: dict[int, tuple[int, int, int]] = {}
         self.listening: set[str] = set()
         self.sent: list[tuple[str, str]] = []
 
@@ -40,20 +41,22 @@ class FakeServer:
         late = not self.now_us - lag_us <= used_us <= self.now_us
         for at, plan in enumerate(plans):
             changed = any(self.rows.get(key, NONE).version != known for key, known in plan.keys.items())
-            kept = any(
-                who != manager and self.now_us < until < self.now_us + 1_000_000
-                for who, until in (self.turns.get(tag, (manager, 0)) for tag in plan.tags)
-            )
+            kept = [] if plan.ends else [tag for tag in plan.tags if self._kept(tag, manager)]
             misheard = {channel for channel, heard in plan.hears.items() if heard != (channel in self.listening)}
+            for tag in kept:
+                who, until, crowd = self.turns[tag]
+                self.turns[tag] = who, until, crowd + 1
             if kept:
                 barred.add(at)
-            if late or changed or kept or misheard:
+                stale[at] = Stale({}, frozenset(misheard), max(self.turns[tag][2] for tag in kept))
+            elif late or changed or misheard:
                 rows = {key: self.rows[key] for key in plan.keys if key in self.rows}
                 stale[at] = Stale(rows, frozenset(misheard))
         for at, plan in enumerate(plans):
             if at in stale:
-                if plan.attempts and at not in barred:
-                    self.turns |= dict.fromkeys(plan.tags, (manager, self.now_us + KEPT_US))
+                for tag in plan.tags if plan.attempts and at not in barred else ():
+                    if not self._kept(tag, manager):
+                        self.turns[tag] = manager, self.now_us + KEPT_US, 0
                 continue
             messages = [(one, engine.message(plan, version, one, said, 7900)) for one, said in plan.messages]
             for key, row in plan.writes.items():
@@ -63,9 +66,14 @@ class FakeServer:
                     self.rows[key] = Known(version, row)
             self.sent += messages
             for tag in plan.tags:
-                if self.turns.get(tag, (None, 0))[0] == manager:
+                if self.turns.get(tag, (None,))[0] == manager:
                     del self.turns[tag]
         return Verdict(self.now_us, stale)
+
+    def _kept(self, tag: int, manager: int) -> bool:
+        """Whether the name is kept for another."""
+        who, until, _ = self.turns.get(tag, (manager, 0, 0))
+        return who != manager and self.now_us < until < self.now_us + 1_000_000
 
 
 class FakeEngine(GuessingEngine):
@@ -92,6 +100,7 @@ class FakeEngine(GuessingEngine):
 
     async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
         self.asked.append(list(plans))
+        await asyncio.sleep(0)
         self.server.now_us += self.lag_us
         if self.fails and (failure := self.fails.pop(0)) is not None:
             raise failure

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from aiolock import AcquireTimeout, BackendError, LockManager
+from aiolock.core.waiting.waiter import Waiter
+from aiolock.scripts.outcomes import Refused
 from aiolock.testing import MemoryBackend
 
 from .world import Crew, assert_empty, lock_keys, runtime_of, settle
@@ -187,6 +189,30 @@ async def test_no_answer_within_request_timeout(
             await task
     await settle(backend)
     assert lock_keys(backend) == []
+    assert_empty(locks)
+
+
+async def test_an_answer_in_the_moment_in_which_it_is_given_up(
+    locks: LockManager, backend: MemoryBackend, crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that was blocked finds both at once. It is not said that the whole timeout is over. Kept by `_late`:
+    `silent`.
+    """
+    overdue = Waiter.overdue
+
+    def and_answered(waiter: Waiter) -> None:
+        call = waiter.call
+        assert call is not None
+        overdue(waiter)
+        call.end(Refused(30_000, 5, "another"))
+
+    monkeypatch.setattr(Waiter, "overdue", and_answered)
+    with backend.outage(silent=True):
+        task = crew.start(acquire(locks.lock("a"), timeout=60.0))
+        await backend.clock.advance(5.1)
+        with pytest.raises(BackendError, match="got no answer within 5 s"):
+            await task
+    await settle(backend)
     assert_empty(locks)
 
 

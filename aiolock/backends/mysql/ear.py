@@ -60,6 +60,7 @@ class Ear:
         self._alone = asyncio.Lock()
         self._heard: list[str] = []  # numbers of messages that are not wanted again
         self._look = 0.0  # seconds to the next, if nobody ends our waiting; 0 if they do
+        self._held = True  # the bell is, so one can wait for it
 
     def add(self, channel: str) -> None:
         """It shall be heard."""
@@ -142,10 +143,10 @@ class Ear:
     async def _hear(self, session: Session) -> None:
         """Wait once, and tell what was sent."""
         seconds = 0
-        if self._look < LAST_LOOK:
-            await asyncio.sleep(self._look)
-        if not 0 < self._look < LAST_LOOK:
+        if not self._look or (self._look == LAST_LOOK and self._held):
             seconds = int(self._look) or SIGN_OF_LIFE
+        else:
+            await asyncio.sleep(self._look)
         try:
             async with asyncio.timeout(seconds + self._timeout):
                 rows = await session.ask(HEAR, self._number, self._bell(), seconds, ",".join(self._heard))
@@ -163,6 +164,9 @@ class Ear:
 
     def _next_look(self, got: int | None) -> float:
         """If something came and nobody ended our waiting for it, or there was nothing to wait for, look often."""
-        if got == 1 or (self._heard and (self._look or got == 0)):
+        if self._heard and (self._look or got == 0):
             return FIRST_LOOK
-        return min(LAST_LOOK, 1.5 * self._look)
+        held, self._held = self._held, got != 1
+        if self._held and not held:
+            return 0.0
+        return min(LAST_LOOK, max(FIRST_LOOK, 1.5 * self._look)) if self._look or got == 1 else 0.0

@@ -55,8 +55,9 @@ class MySQLEngine(ServedEngine[Session]):
     async def _connect(self) -> Session:
         session = await super()._connect()
         if self.abilities.messages:  # the other session waits for it in vain
-            self._bell = f"aiolock bell {secrets.token_hex(16)}"
-            await session.ask(TURN, self._bell, 0)
+            bell = f"aiolock bell {secrets.token_hex(16)}"
+            await session.ask(TURN, bell, 0)
+            self._bell = bell  # not before: else that one may have it
         return session
 
     async def equip(self, session: Session) -> None:
@@ -109,6 +110,7 @@ class MySQLEngine(ServedEngine[Session]):
         keys: list[tuple[str, int, int]] = []
         written: list[tuple[str, str, str | None, int | None, int]] = []
         late: list[int] = []
+        ends: list[int] = []
         tell: list[tuple[int, str, str]] = []
         ears: list[tuple[int, str, int]] = []
         for at, plan in enumerate(plans):
@@ -120,12 +122,15 @@ class MySQLEngine(ServedEngine[Session]):
                     written.append((kept(key), row.kind, row.as_json(), row.expires, at))
             if plan.attempts:
                 late.append(at)
+            if plan.ends:
+                ends.append(at)
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             ears += [(at, name_of(one), int(heard)) for one, heard in plan.hears.items() if not is_lock(one)]
         more = None
-        if late or tell or ears:
-            more = {"late": ",".join(map(str, late)), "keep": KEPT_US, "tell": tell, "ears": ears}
+        if late or ends or tell or ears:
+            groups = {"late": ",".join(map(str, late)), "ends": ",".join(map(str, ends))}
+            more = {**groups, "keep": KEPT_US, "tell": tell, "ears": ears}
         return [_json(tags), _json(sorted(keys)), _json(sorted(written)), _json(more)]
 
 

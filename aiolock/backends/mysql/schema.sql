@@ -12,9 +12,9 @@ CREATE TABLE IF NOT EXISTS aiolock_rows(
   ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 $$
 -- What names are divided into: those of one gate are decided one after the other. It also says for whom a name is kept for a
--- moment, as it came too late before.
+-- moment, as it came too late before, and how many came meanwhile.
 CREATE TABLE IF NOT EXISTS aiolock_gates(gate INT NOT NULL PRIMARY KEY, tag BIGINT NOT NULL DEFAULT 0,
-  manager BIGINT NOT NULL DEFAULT 0, until_us BIGINT NOT NULL DEFAULT 0) ENGINE = InnoDB
+  manager BIGINT NOT NULL DEFAULT 0, until_us BIGINT NOT NULL DEFAULT 0, crowd INT NOT NULL DEFAULT 0) ENGINE = InnoDB
 $$
 INSERT IGNORE INTO aiolock_gates(gate) SELECT a.n + 10 * b.n + 100 * c.n FROM
   JSON_TABLE('[0,1,2,3,4,5,6,7,8,9]', '$[*]' COLUMNS(n INT PATH '$')) AS a,
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS aiolock_ears(channel CHAR(50) CHARACTER SET ascii NOT
 $$
 CREATE TABLE IF NOT EXISTS aiolock_messages(id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   ear CHAR(32) CHARACTER SET ascii NOT NULL, channel CHAR(50) CHARACTER SET ascii NOT NULL,
-  message LONGTEXT CHARACTER SET utf8mb4 NOT NULL, KEY(ear)) ENGINE = InnoDB
+  message LONGTEXT CHARACTER SET utf8mb4 NOT NULL, KEY ear(ear)) ENGINE = InnoDB
 $$
 CREATE OR REPLACE VIEW aiolock_locks AS SELECT SUBSTRING(k, LOCATE('{', k) + 1, CHAR_LENGTH(k) - LOCATE('{', k) - 1) AS name,
     owner, fence, FROM_UNIXTIME(CASE WHEN expires REGEXP '^[0-9]{1,13}$' THEN expires / 1000 END) AS expires, process
@@ -39,15 +39,17 @@ CREATE OR REPLACE VIEW aiolock_locks AS SELECT SUBSTRING(k, LOCATE('{', k) + 1, 
   WHERE owner IS NOT NULL AND k NOT LIKE '%:%:lock:{%'
 $$
 -- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time, as
--- (-1, …, now), then each group that was not carried out, with its rows and with the channels of which it was told wrong.
---   used, lag: microseconds: the decision's time, and by how much it may be late.
+-- (-1, …, now), then each group that was not carried out: with its rows and the channels of which it was told wrong; or, if a
+-- name of it is kept for another manager, with its place among those that came meanwhile.
+--   used, behind: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[gate, number of a name, group], …], gates ascending; NULL to look whether the server can be used.
 --   kept: [[key, version or 0, group], …]: what was read.
 --   written: [[key, kind or '' if it goes, value, expires, group], …], or NULL.
 --   more: {"late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
+--     "ends": groups for which no name is kept from them, as others wait for what they end, as '1',
 --     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL.
-CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN lag BIGINT, IN ver BIGINT, IN who BIGINT,
+CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN behind BIGINT, IN ver BIGINT, IN who BIGINT,
   IN tags LONGTEXT CHARACTER SET utf8mb4, IN kept LONGTEXT CHARACTER SET utf8mb4,
   IN written LONGTEXT CHARACTER SET utf8mb4, IN more LONGTEXT CHARACTER SET utf8mb4)
 SQL SECURITY DEFINER MODIFIES SQL DATA
@@ -71,7 +73,7 @@ BEGIN
       END IF;
     END IF;
     SET now_us = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
-    IF used > now_us OR used < now_us - lag THEN
+    IF used > now_us OR used < now_us - behind THEN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO stale FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x;
     ELSEIF kept IS NOT NULL THEN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO stale
@@ -82,7 +84,13 @@ BEGIN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO barred
         FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
         JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
-        WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000;
+        WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
+          AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.ends')), ''));
+      IF barred <> '' THEN
+        UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
+          STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.crowd = a.crowd + 1
+          WHERE FIND_IN_SET(x.g, barred) AND a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000;
+      END IF;
       SET stale = CONCAT_WS(',', NULLIF(stale, ''), NULLIF(barred, ''));
     END IF;
     IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
@@ -122,7 +130,7 @@ BEGIN
       SET late = JSON_UNQUOTE(JSON_EXTRACT(more, '$.late'));
       UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
         STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b
-        SET a.tag = x.t, a.manager = who, a.until_us = now_us + JSON_EXTRACT(more, '$.keep')
+        SET a.tag = x.t, a.manager = who, a.until_us = now_us + JSON_EXTRACT(more, '$.keep'), a.crowd = 0
         WHERE FIND_IN_SET(x.g, stale) AND NOT FIND_IN_SET(x.g, barred) AND FIND_IN_SET(x.g, late)
           AND (a.manager IN (0, who) OR a.until_us <= now_us OR a.until_us >= now_us + 1000000);
     END IF;
@@ -142,11 +150,17 @@ BEGIN
     UNION ALL SELECT x.g, x.c, '!', NULL, NULL, NULL
       FROM JSON_TABLE(more, '$.ears[*]' COLUMNS(i FOR ORDINALITY, g INT PATH '$[0]', c CHAR(50) CHARACTER SET ascii PATH '$[1]')) AS x
       WHERE FIND_IN_SET(x.i, misheard)
+    UNION ALL SELECT x.g, NULL, '~', NULL, NULL, MAX(a.crowd)
+      FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
+      JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
+      WHERE FIND_IN_SET(x.g, barred) AND a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
+      GROUP BY x.g
     UNION ALL SELECT DISTINCT x.g, NULL, NULL, NULL, NULL, NULL
       FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x WHERE FIND_IN_SET(x.g, stale)
     UNION ALL SELECT x.g, x.k, r.kind, r.value, r.expires_us, r.version
       FROM JSON_TABLE(kept, '$[*]' COLUMNS(k VARCHAR(3072) CHARACTER SET utf8mb4 PATH '$[0]', g INT PATH '$[2]')) AS x
-      JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE FIND_IN_SET(x.g, stale);
+      JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE FIND_IN_SET(x.g, stale)
+        AND NOT FIND_IN_SET(x.g, barred);
   END IF;
 END
 $$
@@ -176,8 +190,11 @@ BEGIN
   END IF;
   SELECT GET_LOCK(bell, seconds) INTO got FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM aiolock_messages WHERE ear = me);
   IF got = 1 THEN DO RELEASE_LOCK(bell); END IF;
-  SELECT got, m.id, m.channel, m.message FROM (SELECT 1 AS one) AS o LEFT JOIN aiolock_messages m ON m.ear = me
-    ORDER BY m.id LIMIT 1000;
+  IF EXISTS (SELECT 1 FROM aiolock_messages WHERE ear = me) THEN -- a join would make a table on the disk
+    SELECT got, id, channel, message FROM aiolock_messages FORCE INDEX (ear) WHERE ear = me ORDER BY id LIMIT 1000;
+  ELSE
+    SELECT got, NULL AS id, NULL AS channel, NULL AS message;
+  END IF;
 END
 $$
 -- Forgets what has expired, and those who listen no more. It waits for nobody, and nobody for long.
@@ -185,7 +202,7 @@ CREATE PROCEDURE IF NOT EXISTS aiolock_sweep_1()
 SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE found, seen INT DEFAULT 0;
-  DECLARE old VARBINARY(3072);
+  DECLARE expired VARBINARY(3072);
   DECLARE until_us BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 5000000;
   DECLARE rows_ CURSOR FOR SELECT k FROM aiolock_rows WHERE expires_us < until_us LIMIT 10000;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET found = 0;
@@ -195,15 +212,15 @@ BEGIN
   DELETE FROM aiolock_messages WHERE IS_USED_LOCK(CONCAT('aiolock ear ', ear)) IS NULL;
   OPEN rows_;
   SET found = 1;
-  FETCH rows_ INTO old;
+  FETCH rows_ INTO expired;
   WHILE found DO
     IF seen % 100 = 0 THEN COMMIT; SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; END IF;
     SET seen = seen + 1;
-    IF EXISTS(SELECT 1 FROM aiolock_rows WHERE k = old AND expires_us < until_us FOR UPDATE SKIP LOCKED) THEN
-      DELETE FROM aiolock_rows WHERE k = old;
+    IF EXISTS(SELECT 1 FROM aiolock_rows WHERE k = expired AND expires_us < until_us FOR UPDATE SKIP LOCKED) THEN
+      DELETE FROM aiolock_rows WHERE k = expired;
     END IF;
     SET found = 1;
-    FETCH rows_ INTO old;
+    FETCH rows_ INTO expired;
   END WHILE;
   COMMIT;
 END

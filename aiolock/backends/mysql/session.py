@@ -183,7 +183,7 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     if code in WITHOUT_SCHEMA:
         hint = f"let the owner of the database run {Path(str(SCHEMA))}, and the grants in its first lines"
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}: {hint}"))
-    elif code in MISTAKEN:
+    elif code in MISTAKEN or isinstance(error, RuntimeError):  # asyncmy's: cryptography is not installed
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}"))
     else:
         found = Unavailable(BackendError("", f"{address.name}: {said}", transient=True), ran and code not in UNDONE)

@@ -103,6 +103,7 @@ class PostgresEngine(ServedEngine[Session]):
         tags = sorted((tag, at) for at, plan in enumerate(plans) for tag in plan.tags)
         keys: list[tuple[str, int, int, str | None, str | None, int | None]] = []
         late: list[int] = []
+        ends: list[int] = []
         tell: list[tuple[int, str, str]] = []
         ears: list[tuple[int, int, bool, bool]] = []
         for at, plan in enumerate(plans):
@@ -115,12 +116,17 @@ class PostgresEngine(ServedEngine[Session]):
                     keys.append((kept(key), known, at, row.kind, row.as_json(), row.expires))
             if plan.attempts:
                 late.append(at)
+            if plan.ends:
+                ends.append(at)
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             for channel, heard in plan.hears.items():
                 ears.append((at, ear_of(name_of(channel)), is_shared(channel), heard))
-        more = None
-        if late or tell or ears:
-            more = json.dumps({"late": late, "keep": KEPT_US, "tell": tell, "ears": ears})
+        found = {"late": late, "ends": ends, "tell": tell, "ears": ears}
+        more = (
+            json.dumps({"keep": KEPT_US} | {what: of for what, of in found.items() if of})
+            if any(found.values())
+            else None
+        )
         columns = zip(*sorted(keys), strict=True) if keys else ((),) * 6
         return [[tag for tag, _ in tags], [at for _, at in tags], *map(list, columns), more]

@@ -8,8 +8,9 @@ CREATE TABLE IF NOT EXISTS aiolock.rows(
   key text COLLATE "C" PRIMARY KEY, kind text NOT NULL CHECK (kind IN ('string', 'hash', 'zset')), value json NOT NULL,
   expires_us bigint, version bigint NOT NULL CHECK (version > 0)) -- 0 means that there is none
   WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
--- For whom a name is kept for a moment, as it came too late before. If this is lost, nothing is.
-CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL)
+-- For whom a name is kept for a moment, as it came too late before, and how many came meanwhile. If this is lost, nothing is.
+CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL,
+  crowd int NOT NULL DEFAULT 0)
   WITH (fillfactor = 50);
 CREATE OR REPLACE VIEW aiolock.locks AS
   SELECT substring(key from '\{(.*)\}$') AS name, lock->>'owner' AS owner, lock->>'fence' AS fence,
@@ -21,14 +22,16 @@ CREATE OR REPLACE VIEW aiolock.locks AS
     AND expires_us > extract(epoch FROM clock_timestamp()) * 1000000;
 
 -- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time,
--- as (-1, …, now), then each group that was not carried out, with its rows and with the channels of which it was told wrong.
+-- as (-1, …, now), then each group that was not carried out: with its rows and the channels of which it was told wrong; or,
+-- if a name of it is kept for another manager, with its place among those that came meanwhile.
 --   used, lag: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags, tgroups: numbers of names, ascending, and the group of each.
 --   keys, vers, groups: what was read: key, version or 0, group.
 --   kinds, vals, ends: what becomes of each key: NULL for nothing, '' if it goes; its value; when it expires.
 --   more: {"late": groups that keep their names for a moment if they come too late again, "keep": for how long,
---     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL.
+--     "ends": groups for which no name is kept from them, as others wait for what they end,
+--     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL; without what is empty.
 CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags bigint[], tgroups int[],
   keys text[], vers bigint[], groups int[], kinds text[], vals text[], ends bigint[], more json)
 RETURNS TABLE(g int, k text, t text, v text, e bigint, n bigint)
@@ -50,10 +53,16 @@ BEGIN
   IF kept THEN -- a turn that is far ahead was written by a clock that was set back since
     SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO barred FROM unnest(tags, tgroups) AS x(t, g)
       JOIN aiolock.turns o ON o.tag = x.t
-      WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000;
+      WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000
+      AND (more IS NULL OR x.g NOT IN (SELECT l::text::int FROM json_array_elements(more->'ends') AS l));
     stale := stale || barred;
+    IF cardinality(barred) > 0 THEN
+      RETURN QUERY WITH waits AS (UPDATE aiolock.turns o SET crowd = o.crowd + 1 FROM unnest(tags, tgroups) AS x(t, g)
+        WHERE o.tag = x.t AND x.g = ANY(barred) AND o.manager <> who AND o.until_us > now_us RETURNING x.g AS at, o.crowd)
+        SELECT w.at, NULL::text, '~'::text, NULL::text, NULL::bigint, max(w.crowd)::bigint FROM waits w GROUP BY w.at;
+    END IF;
   END IF;
-  IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
+  IF more->'ears' IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
     FOR one IN SELECT * FROM json_array_elements(more->'ears') LOOP
       IF (one->>2)::boolean THEN deaf := pg_try_advisory_xact_lock((one->>1)::bigint);
       ELSE deaf := pg_try_advisory_xact_lock_shared((one->>1)::bigint); END IF;
@@ -63,32 +72,35 @@ BEGIN
       END IF;
     END LOOP;
   END IF;
-  DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
-    WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  IF '' = ANY(kinds) THEN
+    DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
+      WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  END IF;
   INSERT INTO aiolock.rows AS r SELECT w.k, w.c, w.v::json, w.e, ver
     FROM unnest(keys, kinds, vals, ends, groups) AS w(k, c, v, e, g) WHERE w.c <> '' AND w.g <> ALL(stale)
     ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires_us = excluded.expires_us,
       version = excluded.version;
-  IF more IS NOT NULL THEN
+  IF more->'tell' IS NOT NULL THEN
     PERFORM pg_notify(m->>1, m->>2) FROM json_array_elements(more->'tell') AS m WHERE (m->>0)::int <> ALL(stale);
   END IF;
   IF kept THEN
     DELETE FROM aiolock.turns o USING unnest(tags, tgroups) AS x(t, g)
       WHERE o.tag = x.t AND o.manager = who AND x.g <> ALL(stale);
   END IF;
-  RETURN QUERY SELECT -1, NULL::text, NULL::text, NULL::text, NULL::bigint, now_us;
+  g := -1; n := now_us;
+  RETURN NEXT;
   IF cardinality(stale) > 0 THEN
-    IF more IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
+    IF more->'late' IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
       INSERT INTO aiolock.turns AS o SELECT DISTINCT x.t, who, now_us + (more->>'keep')::bigint
         FROM unnest(tags, tgroups) AS x(t, g)
         WHERE x.g = ANY(stale) AND x.g <> ALL(barred) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
-        ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us
+        ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us, crowd = 0
         WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
     END IF;
     RETURN QUERY SELECT x.g, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint
       FROM (SELECT DISTINCT unnest(stale)) AS x(g);
     RETURN QUERY SELECT x.g, x.k, r.kind, r.value::text, r.expires_us, r.version
-      FROM unnest(keys, groups) AS x(k, g) JOIN aiolock.rows r ON r.key = x.k WHERE x.g = ANY(stale);
+      FROM unnest(keys, groups) AS x(k, g) JOIN aiolock.rows r ON r.key = x.k WHERE x.g = ANY(stale) AND x.g <> ALL(barred);
   END IF;
 END $$;
 

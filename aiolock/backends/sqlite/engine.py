@@ -17,7 +17,7 @@ from ...log import Log
 from ...scripts import commands, interpreter
 from ...scripts.base import Call
 from ..base import Abilities
-from ..transactional.engine import Outcome, Unavailable
+from ..transactional.engine import Done, Outcome, Unavailable
 from ..transactional.loaded import Loaded, Row
 from .clock import HostClock
 from .file import LockFile, is_busy
@@ -46,6 +46,7 @@ class SQLiteEngine:
     Attributes:
         address: the path.
         abilities: all; no messages where there are no Unix sockets.
+        busy: a transaction is on its way.
 
     Raises:
         ConfigurationError: lupa, which runs the scripts, is not installed.
@@ -55,6 +56,7 @@ class SQLiteEngine:
         interpreter.load("locks in SQLite run")
         self.path: Path = path.absolute()
         self.address: str = str(self.path)
+        self.busy: bool = False
         self._file = LockFile(self.path, REASONED * request_timeout, lambda: self._closing)
         there = Path(os.path.realpath(path))
         self.abilities: Abilities = Abilities(messages=offered(there), store="SQLite")
@@ -74,7 +76,7 @@ class SQLiteEngine:
 
     async def open(self, deliver: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        self._closing, self._channels, self._lost = False, set(), None
+        self._closing, self._channels, self._lost, self.busy = False, set(), None, False
         self._thread = SerialThread("aiolock sqlite", self._file.unavailable)
         self._sockets = Sockets(deliver, loop) if self.abilities.messages else None
         try:
@@ -87,8 +89,14 @@ class SQLiteEngine:
             await self.aclose()
             raise
 
-    def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
-        self._do(partial(self._transact, calls), done)
+    def transact(self, calls: Sequence[Call[Any]], done: Done) -> None:
+        """In one transaction."""
+        self.busy = True
+        self._do(partial(self._transact, calls), partial(self._transacted, calls, done))
+
+    def _transacted(self, calls: Sequence[Call[Any]], done: Done, outcomes: Sequence[Outcome] | Unavailable) -> None:
+        self.busy = False
+        done(calls, outcomes)
 
     def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
         self._channels.add(channel)

@@ -29,7 +29,7 @@ LONGEST_PAUSE = 1.0
 
 
 class TransactionalBackend(Backend):
-    """One transaction at a time, in the order of the calls.
+    """Hands calls on when the engine can take them, and repeats what got no answer.
 
     Args:
         engine: the store.
@@ -63,7 +63,7 @@ class TransactionalBackend(Backend):
     def _begin(self) -> None:
         self._waiting: deque[Call[Any]] = deque()
         self._wakes: dict[str, Wake] = {}
-        self._busy = False  # a transaction is on its way, or a pause before the next
+        self._asked = 0  # calls that the engine has, and has not answered
         self._failures = 0  # in a row
         self._away_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -105,7 +105,7 @@ class TransactionalBackend(Backend):
         self._waiting.append(call)
         if self.unreachable is not None:
             loop.call_soon(call.unreachable, self.unreachable)
-        elif not self._busy:
+        elif self._timer is None and not self._engine.busy:
             self._transact()
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
@@ -124,7 +124,7 @@ class TransactionalBackend(Backend):
         if loop is None:
             return
         try:
-            if (self._busy or self._waiting) and self.unreachable is None and loop is asyncio.get_running_loop():
+            if (self._asked or self._waiting) and self.unreachable is None and loop is asyncio.get_running_loop():
                 self._quiet = loop.create_future()
                 await asyncio.wait((self._quiet,), timeout=self._timeout)
         finally:
@@ -145,6 +145,7 @@ class TransactionalBackend(Backend):
     def _transact(self) -> None:
         """Decide what waits."""
         assert self._loop is not None
+        self._timer = None
         calls: list[Call[Any]] = []
         now = self.clock.now()
         while self._waiting and len(calls) < BATCH:
@@ -155,10 +156,13 @@ class TransactionalBackend(Backend):
             call.sent_at = now
             call.writes += 1
             calls.append(call)
-        self._busy = True
-        self._engine.transact(calls, partial(self._decided, calls))
+        if not calls and self._away_since is None:
+            return
+        self._asked += len(calls)
+        self._engine.transact(calls, self._decided)
 
     def _decided(self, calls: Sequence[Call[Any]], outcomes: Sequence[Outcome] | Unavailable) -> None:
+        self._asked -= len(calls)
         if self._loop is None:  # closed meanwhile: nobody waits for long
             outcomes = outcomes if not isinstance(outcomes, Unavailable) else [self._closed("")] * len(calls)
         if isinstance(outcomes, Unavailable):
@@ -171,10 +175,9 @@ class TransactionalBackend(Backend):
                 call.answer(outcome)
         if self._loop is not None and self._away_since is not None:
             self._resume(self._away_since)
-        self._busy = False
         if self._waiting and self._loop is not None:
             self._transact()
-        elif self._quiet is not None and not self._quiet.done():
+        if not self._asked and self._quiet is not None and not self._quiet.done():
             self._quiet.set_result(None)
 
     def _failed(self, calls: Sequence[Call[Any]], why: Unavailable) -> None:

@@ -32,6 +32,10 @@ class Unavailable(Exception):
         self.lost: bool = lost
 
 
+Done = Callable[[Sequence[Call[Any]], Sequence[Outcome] | Unavailable], None]
+"""Gets calls, and what became of each of them."""
+
+
 class Engine(Protocol):
     """One store, used by one manager. Its methods are called on the loop, and raise nothing else than is said: whatever
     fails, each `done` is called, with `Unavailable` then.
@@ -44,6 +48,10 @@ class Engine(Protocol):
     address: str
     abilities: Abilities
 
+    @property
+    def busy(self) -> bool:
+        """Whether it decides something: what comes meanwhile is handed to it after the next `done`."""
+
     async def open(self, deliver: Callable[[str, str | None], None]) -> None:
         """Make it usable.
 
@@ -54,9 +62,12 @@ class Engine(Protocol):
             Unavailable: it cannot be used now, or at all.
         """
 
-    def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
-        """Decide the calls in one transaction, in their order; `done` is called once, in a later turn of the loop. What
-        they publish is sent after the commit. Without calls: look whether the store can be used.
+    def transact(self, calls: Sequence[Call[Any]], done: Done) -> None:
+        """Decide the calls, those about a name in their order; what they publish is sent after the commit. Without
+        calls: look whether the store can be used.
+
+        `done` is called in later turns of the loop, each time that something was decided, with the calls of which that
+        is known; and with all that are left, and with `Unavailable`, if the store cannot be used.
         """
 
     def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:

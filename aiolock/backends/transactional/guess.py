@@ -12,7 +12,7 @@ import json
 import secrets
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from itertools import count
 from typing import Any
 
@@ -21,9 +21,9 @@ from ...errors import BackendError
 from ...scripts.base import Call
 from ...scripts.keys import DEAD
 from ..base import Abilities
-from .engine import Outcome, Unavailable
+from .engine import Done, Outcome, Unavailable
 from .loaded import Row
-from .plan import NONE, Known, Plan, Verdict, plans_of
+from .plan import NONE, Known, Plan, Stale, Verdict, plans_of
 from .server_time import ServerTime
 
 REMEMBERED = 20_000
@@ -34,8 +34,8 @@ LAG_US = 500_000
 """By how much the time of a decision may be behind the server's, beyond four round trips."""
 TRIES = 100
 """Decisions that may come too late in a row."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.01
-"""Seconds before another attempt, from the third on: this much more each time; and at most."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.3
+"""Seconds before another attempt, while a name is kept for another manager: at least, and at most."""
 
 
 class GuessingEngine(ABC):
@@ -64,6 +64,10 @@ class GuessingEngine(ABC):
         self._versions = count(secrets.randbits(62) | 1)  # not the server's: a number never comes back after a failover
         self._time = ServerTime(clock)
         self._known: OrderedDict[str, Known] = OrderedDict()
+        self._numbers = count()
+        self._plans: list[Plan] = []  # what is not carried out yet
+        self._more: asyncio.Event
+        self._running = self._asking = False
 
     @abstractmethod
     async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
@@ -80,9 +84,20 @@ class GuessingEngine(ABC):
             Unavailable: it was not done, or perhaps.
         """
 
-    def transact(self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]) -> None:
+    @property
+    def busy(self) -> bool:
+        """See `Engine.busy`."""
+        return self._asking
+
+    def transact(self, calls: Sequence[Call[Any]], done: Done) -> None:
         """See `Engine.transact`."""
-        self.start(self._transact(calls, done))
+        self._done = done
+        self._plans = plans_of(((next(self._numbers), call) for call in calls), self._plans)
+        if self._running:
+            self._more.set()
+        else:
+            self._running, self._more = True, asyncio.Event()
+            self.start(self._run())
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Let it run until it, or the manager, ends."""
@@ -98,78 +113,96 @@ class GuessingEngine(ABC):
             task.cancel()
         if work:
             await asyncio.wait(work, timeout=self._timeout)
+        self._plans, self._running, self._asking = [], False, False
 
     def forget(self) -> None:
         """The server may be another one, or an older state of it. If its time is another, it says so."""
         self._known.clear()
 
-    async def _transact(
-        self, calls: Sequence[Call[Any]], done: Callable[[Sequence[Outcome] | Unavailable], None]
-    ) -> None:
-        result: Sequence[Outcome] | Unavailable
+    async def _run(self) -> None:
+        """Decide until nothing is left; without anything, ask once."""
+        error: Unavailable | None = None
         try:
-            result = await self._decide(calls)
+            if not self._plans:
+                await self._ask([])
+            while self._plans:
+                await self._ask(await self._due())
         except Unavailable as why:
-            result = why
+            error = why
         except asyncio.CancelledError:
-            result = Unavailable(BackendError("", "the manager was closed", transient=True), ran=True)
-        except Exception as error:
-            failure = BackendError("", f"{self.address}: {type(error).__name__}: {error}", transient=True)
-            failure.__cause__ = error
-            result = Unavailable(failure, ran=True)
-        done(result)
+            error = Unavailable(BackendError("", "the manager was closed", transient=True), ran=True)
+        except Exception as why:
+            failure = BackendError("", f"{self.address}: {type(why).__name__}: {why}", transient=True)
+            failure.__cause__ = why
+            error = Unavailable(failure, ran=True)
+        self._running = False
+        if error is not None:
+            left, self._plans = self._plans, []
+            self._done([call for _, call in sorted((one for plan in left for one in plan.calls), key=_number)], error)
 
-    async def _decide(self, calls: Sequence[Call[Any]]) -> Sequence[Outcome]:
-        outcomes: dict[int, Outcome] = {}
-        left = plans_of(calls)
-        if not left:
-            await self.exchange([], 0, 0, 0)
-        ran = False
-        while left:
-            plans, later = left[:TOGETHER], left[TOGETHER:]
-            now_us, most = self._time.read(), max(plan.attempts for plan in plans)
-            if most == TRIES:
-                text = f"{self.address}: other processes were faster {TRIES} times in a row"
-                raise Unavailable(BackendError("", text, transient=True), ran)
-            if most > 1:
-                await asyncio.sleep(min(FIRST_PAUSE * most, LONGEST_PAUSE))
-            for plan in plans:
-                if now_us:
-                    plan.decide(now_us, self._known)
-                else:
-                    plan.ask()
-            asked, version = self._clock.now(), next(self._versions)
-            lag_us = LAG_US + int(4e6 * self._time.trip)
+    async def _due(self) -> list[Plan]:
+        """Wait for plans that may be tried now, and return some."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._more.clear()
+            now = loop.time()
+            if plans := [plan for plan in self._plans if plan.due <= now][:TOGETHER]:
+                return plans
+            timer = loop.call_at(min(plan.due for plan in self._plans), self._more.set)
             try:
-                verdict = await self.exchange(plans, now_us, lag_us, version)
-            except Unavailable as why:
-                why.ran = why.ran or ran
-                raise
-            self.exchanges += 1
-            self._time.learn(verdict.now_us, asked)
-            # The server decided after `asked`, at a time that was this much behind its clock. What ends by that clock a
-            # ttl after that time ends no earlier than a ttl after this, even if its clock was set meanwhile.
-            sent_at = asked - (verdict.now_us - now_us) / 1e6
-            again = []
-            for at, plan in enumerate(plans):
-                if at in verdict.stale:
-                    self._correct(plan, verdict, at)
-                    again.append(plan)
-                    continue
-                ran = True
-                for (place, call), outcome in zip(plan.calls, plan.outcomes, strict=True):
-                    call.sent_at = min(call.sent_at, sent_at)
-                    outcomes[place] = outcome
-                self._wrote(plan, version)
-            left = again + later
-        return [outcomes[place] for place in range(len(calls))]
+                await self._more.wait()
+            finally:
+                timer.cancel()
 
-    def _correct(self, plan: Plan, verdict: Verdict, at: int) -> None:
+    async def _ask(self, plans: Sequence[Plan]) -> None:
+        """One exchange; say what became of those that were carried out."""
+        now_us = self._time.read()
+        for plan in plans:
+            if now_us:
+                plan.decide(now_us, self._known)
+            else:
+                plan.ask()
+        asked, version = self._clock.now(), next(self._versions)
+        self._asking = True
+        try:
+            verdict = await self.exchange(plans, now_us, LAG_US + int(4e6 * self._time.trip), version)
+        finally:
+            self._asking = False
+        self.exchanges += 1
+        self._time.learn(verdict.now_us, asked)
+        # The server decided after `asked`, at a time that was this much behind its clock. What ends by that clock a ttl
+        # after that time ends no earlier than a ttl after this, even if its clock was set meanwhile.
+        sent_at = asked - (verdict.now_us - now_us) / 1e6
+        answers: list[tuple[int, Call[Any], Outcome]] = []
+        over: set[Plan] = set()
+        for at, plan in enumerate(plans):
+            if at not in verdict.stale:
+                self._wrote(plan, version)
+                for (number, call), outcome in zip(plan.calls, plan.outcomes, strict=True):
+                    call.sent_at = sent_at
+                    answers.append((number, call, outcome))
+            else:
+                self._correct(plan, verdict.stale[at])
+                if plan.attempts < TRIES:
+                    continue
+                text = f"{self.address}: other processes were faster {TRIES} times in a row"
+                answers += [
+                    (number, call, BackendError(call.name, text, transient=True)) for number, call in plan.calls
+                ]
+            over.add(plan)
+        self._plans = [plan for plan in self._plans if plan not in over]
+        answers.sort(key=_number)
+        self._done([call for _, call, _ in answers], [outcome for _, _, outcome in answers])
+
+    def _correct(self, plan: Plan, found: Stale) -> None:
         self.stale += 1
-        found = verdict.stale[at]
+        plan.correct(found.misheard)
+        if found.crowd:  # each of those before it reads, and writes
+            pause = min(2 * found.crowd * self._time.trip, LONGEST_PAUSE)
+            plan.due = asyncio.get_running_loop().time() + max(FIRST_PAUSE, pause)
+            return
         for key in plan.keys:
             self._learn(key, found.known.get(key, NONE))
-        plan.correct(found.misheard)
 
     def _wrote(self, plan: Plan, version: int) -> None:
         for key, row in plan.writes.items():
@@ -219,3 +252,7 @@ class GuessingEngine(ABC):
             return str(channel), str(payload)
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(message) from error
+
+
+def _number(numbered: tuple[Any, ...]) -> int:
+    return int(numbered[0])

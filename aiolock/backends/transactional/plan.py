@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
@@ -35,11 +35,16 @@ NONE = Known(0, None)
 class Plan:
     """What is to become of the calls about some names that belong together.
 
+    Args:
+        calls: they, each with its number, in their order.
+        names: what they are about.
+
     Attributes:
-        calls: their places in the batch, and they.
-        tags: the numbers of their names, ascending.
+        calls, names: see above.
+        tags: the numbers of the names, ascending.
         keys: all of theirs, with the versions that they were decided on.
         attempts: how often it came too late.
+        due: the loop's time before which it is not tried again.
         writes: what changes.
         messages: what is to be sent: channel and payload.
         hears: whether anyone listens on a channel, as the scripts were told; and whether a transaction has a lock, by
@@ -47,18 +52,47 @@ class Plan:
         outcomes: the answers, if it is carried out; empty if nothing was decided.
     """
 
-    __slots__ = ("_told", "attempts", "calls", "hears", "keys", "messages", "outcomes", "tags", "writes")
+    __slots__ = (
+        "_told",
+        "attempts",
+        "calls",
+        "due",
+        "hears",
+        "keys",
+        "messages",
+        "names",
+        "outcomes",
+        "tags",
+        "writes",
+    )
 
-    def __init__(self, calls: list[tuple[int, Call[Any]]], tags: Iterable[str]) -> None:
+    def __init__(self, calls: list[tuple[int, Call[Any]]], names: Iterable[str]) -> None:
         self.calls: list[tuple[int, Call[Any]]] = calls
-        self.tags: list[int] = sorted(number_of(tag) for tag in tags)
+        self.names: set[str] = set(names)
+        self.tags: list[int] = sorted(map(number_of, self.names))
         self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
         self.attempts: int = 0
+        self.due: float = 0.0
         self._told: dict[str, bool] = {}  # by the server, of what it hears
         self.writes: dict[str, Row | None] = {}
         self.messages: list[tuple[str, str]] = []
         self.hears: dict[str, bool] = {}
         self.outcomes: list[Outcome] = []
+
+    def join(self, other: Plan) -> None:
+        """Take over what another is about."""
+        self.calls = sorted((*self.calls, *other.calls), key=lambda numbered: numbered[0])
+        self.keys |= other.keys
+        self._told |= other._told
+        self.attempts, self.due = max(self.attempts, other.attempts), min(self.due, other.due)
+        if not other.names <= self.names:
+            self.names |= other.names
+            self.tags = sorted({*self.tags, *other.tags})
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends an owner, for which others may wait."""
+        return any(call.script.ends is not None for _, call in self.calls)
 
     def ask(self) -> None:
         """Decide nothing: it comes back with what there is."""
@@ -104,10 +138,13 @@ class Stale(NamedTuple):
     Attributes:
         known: its keys that there are.
         misheard: channels and locks of which the scripts were told wrong, whether anyone hears or has them.
+        crowd: its place among those that came while a name was kept for another manager, and were told nothing else;
+            0 if none was.
     """
 
     known: Mapping[str, Known]
     misheard: frozenset[str] = frozenset()
+    crowd: int = 0
 
 
 class Verdict(NamedTuple):
@@ -122,22 +159,24 @@ class Verdict(NamedTuple):
     stale: Mapping[int, Stale]
 
 
-def plans_of(calls: Sequence[Call[Any]]) -> list[Plan]:
-    """Put calls about the same names into one plan, in their order."""
-    plan_of: dict[str, list[tuple[int, Call[Any]]]] = {}
-    tags_of: dict[int, set[str]] = {}
-    for at, call in enumerate(calls):
-        tags = {tag_of(key) for key in call.keys}
-        groups = {id(plan_of[tag]): plan_of[tag] for tag in tags if tag in plan_of}
-        merged = sorted((one for group in groups.values() for one in group), key=lambda one: one[0])
-        merged.append((at, call))
-        for group in groups:
-            tags |= tags_of.pop(group)
-        for tag in tags:
-            plan_of[tag] = merged
-        tags_of[id(merged)] = tags
-    found = {id(group): group for group in plan_of.values()}
-    return [Plan(group, tags_of[number]) for number, group in found.items()]
+def plans_of(calls: Iterable[tuple[int, Call[Any]]], left: Iterable[Plan] = ()) -> list[Plan]:
+    """Put calls about the same names into one plan, in their order.
+
+    Args:
+        calls: each with its number.
+        left: plans that wait to be carried out: they take up what is about their names.
+    """
+    found = list(left)
+    plan_of = {name: plan for plan in found for name in plan.names}
+    for numbered in calls:
+        plan = Plan([numbered], {tag_of(key) for key in numbered[1].keys})
+        for other in {id(plan_of[name]): plan_of[name] for name in plan.names if name in plan_of}.values():
+            other.join(plan)
+            found.remove(other)
+            plan = other
+        found.append(plan)
+        plan_of |= dict.fromkeys(plan.names, plan)
+    return found
 
 
 def tag_of(key: str) -> str:

@@ -232,13 +232,15 @@ def verdict_of(rows: Sequence[Sequence[Any]], plans: Sequence[Plan], named: Call
 
     Args:
         rows: place of a plan, key, kind, value, end, version. The first has the time in place of a version. A kind "!"
-            means that the channel that is named in place of a key was misheard; no key, that there is no more.
+            means that the channel that is named in place of a key was misheard; "~", that a name is kept for another
+            manager, with the place among those that came meanwhile; no key, that there is no more.
         plans: what it answers.
         named: what a channel is called in it.
     """
     now_us = 0
     known: dict[int, dict[str, Known]] = {}
     misheard: dict[int, set[str]] = {}
+    crowd: dict[int, int] = {}
     for at, key, kind, value, expires, number in rows:
         if at == -1:
             now_us = number
@@ -246,9 +248,12 @@ def verdict_of(rows: Sequence[Sequence[Any]], plans: Sequence[Plan], named: Call
         found = known.setdefault(at, {})
         if kind == "!":
             misheard.setdefault(at, set()).update(one for one in plans[at].hears if named(one) == key)
+        elif kind == "~":
+            crowd[at] = number
         elif key is not None:
             found[shown(key)] = Known(number, Row.of_json(kind, value, expires))
-    return Verdict(now_us, {at: Stale(found, frozenset(misheard.get(at, ()))) for at, found in known.items()})
+    stale = {at: Stale(found, frozenset(misheard.get(at, ())), crowd.get(at, 0)) for at, found in known.items()}
+    return Verdict(now_us, stale)
 
 
 def kept(key: str) -> str:

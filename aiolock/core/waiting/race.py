@@ -99,7 +99,7 @@ class Race:
         self._queue = queue
         self._verify = verify
         self.due: float = NEVER
-        self._signalled = False  # the name may have become free since the last attempt was written
+        self._signalled: set[QueueEntry] = set()  # the name may have become free since their last attempts were written
         self._listener: ReleaseListener | None = None
         self._streak = 0  # hand-offs inside the process since it last paused
         self._yield_until = -math.inf  # clock time until which the name is left to other processes
@@ -113,7 +113,7 @@ class Race:
 
     def ask(self, entry: QueueEntry) -> None:
         """Try, or try again."""
-        self._signalled = False
+        self._signalled.discard(entry)
         entry.ask()
 
     def refused(self, entry: QueueEntry, refusal: Refused) -> None:
@@ -123,7 +123,7 @@ class Race:
         split = refusal.spent and not refusal.pttl
         if not split:
             entry.waits().failures = 0
-        if self._signalled:
+        if entry in self._signalled:
             self.ask(entry)
             return
         if split:
@@ -134,10 +134,11 @@ class Race:
 
     def signal(self) -> None:
         """The name may be free, also because a hold of this process was ended by force."""
-        self._signalled = True
-        entry = self._queue.common
-        if entry is not None and entry.state is IDLE:
-            self.ask(entry)
+        entries = list(self._queue.entries)
+        self._signalled = set(entries)
+        for entry in entries:
+            if entry.state is IDLE:
+                self.ask(entry)
         if self._verify is not None:
             self._verify()
 
@@ -163,6 +164,7 @@ class Race:
 
     def stop(self) -> None:
         """No one waits any more, and nothing is watched."""
+        self._signalled.clear()
         self._queue.runtime.scheduler.forget(self)
         if self._listener is not None:
             self._listener.stop()

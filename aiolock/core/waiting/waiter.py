@@ -27,10 +27,12 @@ class Expired(Exception):
 
     Args:
         away: why not: the server cannot be reached.
+        silent: the time for a first answer is over.
     """
 
-    def __init__(self, away: AiolockError | None = None) -> None:
+    def __init__(self, away: AiolockError | None = None, silent: bool = False) -> None:
         self.away: AiolockError | None = away
+        self.silent: bool = silent
 
 
 class Waiter:
@@ -210,7 +212,7 @@ class Waiter:
     def overdue(self) -> None:
         """The server had its time for a first answer."""
         if self.impatient:
-            self.fail(Expired())
+            self.fail(Expired(silent=self.queues))
 
     def on_due(self, now: float, late: float) -> None:
         if now >= self._expires:

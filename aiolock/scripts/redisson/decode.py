@@ -19,6 +19,9 @@ from ..outcomes import (
     failed,
 )
 
+FULL = 2**31
+"""What the writer takes of a read-write lock."""
+
 
 def acquire(reply: Reply) -> AcquireOutcome:
     word, _, facts = as_text(reply).partition(" ")
@@ -43,13 +46,15 @@ def release(reply: Reply) -> ReleaseOutcome:
 
 
 def info(reply: Reply) -> Standing:
-    pttl, token, waiters, rank, *holder = as_list(reply)
+    pttl, token, waiters, rank, *words = as_list(reply)
+    fields = dict(zip(map(as_text, words[::2]), map(as_text, words[1::2]), strict=True))
+    used = FULL if fields.pop("mode", "") == "write" else len(fields)
     held = None
-    if holder:
-        owner, depth = as_text(holder[0]), as_number(holder[1])
-        held = Held(owner, depth, as_number(pttl), as_number(token), owner)
-    used = len(holder) // 2
-    return Standing(used, used, 1, as_number(token), as_number(waiters), as_number(rank) or None, held)
+    if fields:
+        field, depth = next(iter(fields.items()))
+        owner = field.removesuffix(":write")
+        held = Held(owner, int(depth), as_number(pttl), as_number(token), owner)
+    return Standing(len(fields), used, 1, as_number(token), as_number(waiters), as_number(rank) or None, held)
 
 
 def _queued(facts: str) -> Queued:

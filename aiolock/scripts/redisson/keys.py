@@ -31,6 +31,20 @@ class RedissonKeys:
         """The counter of a fenced lock."""
         return f"redisson_lock_token:{self._tagged}"
 
+    @property
+    def rw_channel(self) -> str:
+        """The channel of a read-write lock."""
+        return f"redisson_rwlock:{self._tagged}"
+
+    @property
+    def timeouts(self) -> str:
+        """What the keys of readers' timeouts begin with."""
+        return self._tagged
+
+    def timeout(self, owner: str) -> str:
+        """The key that lives for as long as a reader may; Redisson has one for each level."""
+        return f"{self._tagged}:{owner}:rwlock_timeout:1"
+
     def dead(self, owner: str) -> str:
         """Our own: the tombstone of an owner that must never hold again."""
         return f"aiolock_dead:{self._tagged}:{owner}"
