@@ -16,24 +16,27 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: help demo test test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies bench bench-quick evidence clean
+.PHONY: help demo test test-slow test-thorough check format docs dist test-wheel simulate chaos test-clients test-frameworks test-servers test-topologies test-redisson bench bench-quick evidence clean
 .SECONDARY:
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluster does it on a Redis Cluster, ARGS=--sqlite in a file
+demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluster: on a Redis Cluster, --postgres: in a database, --sqlite: in a file
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
 # Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.
-test: $(VENV)/.ready-test ## run every test, in less than three minutes (ARGS are pytest's)
+test: $(VENV)/.ready-test ## run the tests, in less than three minutes (ARGS are pytest's)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
+
+test-slow: $(VENV)/.ready-test ## run the others: every page as its reader pastes it, kills on a file, broken copies of the code
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal --slow $(ARGS)
 
 # A test that does 20 times as much may take 20 times as long before it counts as hanging.
 test-thorough: THOROUGHLY = env PYTHONDONTWRITEBYTECODE= AIOLOCK_TEST_EXAMPLES=20 $(PY) -m pytest -n auto -o faulthandler_timeout=2400
 test-thorough: $(VENV)/.ready-test ## run the generated tests with 20 times as many examples, and every pair of cancellations
 	@$(THOROUGHLY) -m hypothesis tests/scripts $(ARGS)
-	@exec $(THOROUGHLY) tests/cancellation tests/recipes $(ARGS)
+	@exec $(THOROUGHLY) tests/cancellation $(ARGS)
 
 check: $(VENV)/.ready-lint ## check formatting, lint and types
 	$(PY) -m ruff format --check .
@@ -86,7 +89,11 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 # Fewer workers: each test has a dozen processes.
 test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
-		tests/contract tests/cluster tests/postgres tests/sentinel tests/topologies $(ARGS)
+		tests/contract tests/cluster tests/mysql tests/postgres tests/sentinel tests/topologies $(ARGS)
+
+# One after the other: each version has one JVM, and times count.
+test-redisson: $(VENV)/.ready-test ## what shares locks with Redisson, beside its real jars; needs Java and Maven
+	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 0 --redisson tests/redisson $(ARGS)
 
 bench: $(VENV)/.ready-bench ## every benchmark, some 35 minutes (ARGS='--rows A,D --peers none')
 	@exec $(PY) -m benchmarks $(ARGS)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.semaphore import Semaphore as Semaphore
     from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
     from .recipes.fenced import fenced as fenced
+    from .recipes.transaction_lock import hold_in as hold_in
 else:
     _LATER = {
         "Acquisition": ".core.acquisition",
@@ -72,6 +73,7 @@ else:
         "Semaphore": ".primitives.semaphore",
         "SemaphoreInfo": ".primitives.semaphore",
         "fenced": ".recipes.fenced",
+        "hold_in": ".recipes.transaction_lock",
     }
     _MODULES = ("errors", "events")
 
@@ -125,5 +127,6 @@ __all__ = [
     "TransactionError",
     "WaitTimeout",
     "fenced",
+    "hold_in",
 ]
 __version__ = "0.3.0"

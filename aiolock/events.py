@@ -59,7 +59,7 @@ class HoldEvent(LockEvent):
 
     Attributes:
         owner: tells this hold from all others, anywhere.
-        fence: its fencing token.
+        fence: its fencing token; 0 if it has none, as Redisson's plain locks.
     """
 
     owner: str

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .backends.redis import Client, ClusterClient
     from .backends.redis.seeds import Seeds
     from .backends.redis.sentinels import Sentinels
+    from .backends.stores import Database
 
 
 class LockManager(LockFactory, AsyncOnly, Renamed):
@@ -52,8 +53,10 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         source: `redis://`, `rediss://`, `valkey://`, `valkeys://` or `unix://` URL; a `redis.asyncio.Redis` or
             `valkey.asyncio.Valkey`, whose address and credentials are used for a separate connection, or the same of a
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
-            an absolute path; `postgresql://user@host/database` for a database; `memory://` for one store per manager,
-            or `memory://name` for one shared in this process; or a backend (see `aiolock.testing`).
+            an absolute path; `postgresql://user@host/database`, or an `asyncpg.Pool` or an `AsyncEngine` of SQLAlchemy,
+            whose settings are used for connections of our own; `mysql://user@host/database` for MariaDB and MySQL;
+            `memory://` for one store per manager, or `memory://name` for one shared in this process; or a backend (see
+            `aiolock.testing`).
         name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
             `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
             a container whose host name is not its id they show that, too: `name@host/id:pid`.
@@ -105,7 +108,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
     @usage(RIGHT, HINTS)
     def __init__(
         self,
-        source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
+        source: str | Client | ClusterClient | Seeds | Sentinels | Backend | Database,
         *,
         name: str | None = None,
         namespace: str = "aiolock",

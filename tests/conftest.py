@@ -48,12 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
     what = "run what concerns clusters and Sentinels, what takes long, and the contract on a cluster and a database"
     parser.addoption("--topologies", action="store_true", help=what)
+    what = "run only what `make test-slow` runs; without it, what `make test` runs, or the files that you name wholly"
+    parser.addoption("--slow", action="store_true", help=what)
+    parser.addoption("--redisson", action="store_true", help="run what shares locks with a JVM")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "own_loop: run on asyncio's own loop only, as the command line does")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")
+    config.addinivalue_line("markers", "slow: runs in `make test-slow` instead of `make test`")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")
     config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
@@ -74,6 +78,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--topologies"):
         choose(config, items, lambda item: item.get_closest_marker("takes_long") is None)
+        slow: bool = config.getoption("--slow")
+        if slow or not _few(config):
+            choose(config, items, lambda item: (item.get_closest_marker("slow") is not None) == slow)
     if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         items[:] = shared_out(items, int(workers))
 
@@ -105,13 +112,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """The number of workers for `-n auto`: several per core for many tests; none for a few, which end before workers
     are ready.
     """
-    given = [Path(arg.partition("::")[0]) for arg in config.getoption("file_or_dir")]
-    few = config.getoption("keyword") or (given and not any(path.is_dir() for path in given))
     shared = os.environ.get(URL_VARIABLE)  # a server that each worker would flush
-    if few or shared or config.option.collectonly:
+    if _few(config) or shared or config.option.collectonly:
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(MOST_WORKERS, WORKERS_PER_CORE * cores)
+
+
+def _few(config: pytest.Config) -> bool:
+    """Whether you named files or tests, and no folder."""
+    given = [Path(arg.partition("::")[0]) for arg in config.getoption("file_or_dir")]
+    return bool(config.getoption("keyword") or (given and not any(path.is_dir() for path in given)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,7 +2,8 @@
 
 `AIOLOCK_TEST_SERVERS` names folders, separated as in PATH; each has a `redis-server`, `valkey-server`, `redict-server`
 or `keydb-server`. With `AIOLOCK_TEST_DOCKER=1` Docker runs the images named here instead. With `--topologies` each
-version is a cluster and a set of Sentinels, as in `make test-topologies`; containers cannot be that.
+version is a cluster and a set of Sentinels, as in `make test-topologies`; containers cannot be that. A folder with a
+`postgres` is that version of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aiolock.testing.server import DOCKER_VARIABLE, IMAGE_VARIABLE, URL_VARIABLE, RedisServer
-from tests.support import redis_cli, runs
+from tests.support import postgres, redis_cli, runs
 from tests.support.runs import ROOT
 
 SERVERS_VARIABLE = "AIOLOCK_TEST_SERVERS"
@@ -25,6 +26,7 @@ IMAGES = [
 ]
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 FOLDERS = ["contract", "scripts", "transport"]
+OF_POSTGRES = ["postgres", "transactional", "recipes/test_fenced_postgres.py"]
 TOPOLOGIES = ["contract", "cluster", "sentinel", "topologies"]
 WORKERS = ["-n", "3"]
 """Fewer than otherwise: each test of topologies has a dozen processes."""
@@ -32,10 +34,17 @@ HEADER = f"| server | version | tests | left out |\n|{' --- |' * 4}\n"
 
 
 class Row(NamedTuple):
-    """One server, and the environment in which `RedisServer` starts it."""
+    """One server, and the environment in which the tests start it.
+
+    Attributes:
+        name: what it is called on the command line.
+        environment: see above.
+        postgres: its folder, if it is a PostgreSQL.
+    """
 
     name: str
     environment: Mapping[str, str]
+    postgres: str = ""
 
 
 def rows() -> list[Row]:
@@ -44,7 +53,10 @@ def rows() -> list[Row]:
     if folders:
         path = os.environ["PATH"]
         return [
-            Row(Path(folder).name, {"PATH": f"{folder}{os.pathsep}{path}", DOCKER_VARIABLE: ""}) for folder in folders
+            Row(f"postgres-{postgres.version_in(folder)}", {postgres.FOLDER: folder}, folder)
+            if Path(folder, "postgres").exists()
+            else Row(Path(folder).name, {"PATH": f"{folder}{os.pathsep}{path}", DOCKER_VARIABLE: ""})
+            for folder in folders
         ]
     if os.environ.get(DOCKER_VARIABLE) == "1":
         return [Row(image, {IMAGE_VARIABLE: image}) for image in IMAGES]
@@ -66,7 +78,6 @@ def main() -> int:
     parser.add_argument("--topologies", action="store_true", help="on a cluster, and with Sentinels")
     parser.add_argument("--tests", nargs="+", help="what to run")
     options, more = parser.parse_known_args()
-    tests = options.tests or [f"tests/{name}" for name in (TOPOLOGIES if options.topologies else FOLDERS)]
     if options.topologies:
         more += ["--topologies", *WORKERS]
     table, green = HEADER, True
@@ -74,7 +85,9 @@ def main() -> int:
     for row in found:
         if options.only is None or row.name in options.only:
             os.environ.update(row.environment)
-            name, number = version()
+            name, number = ("PostgreSQL", postgres.version_in(row.postgres)) if row.postgres else version()
+            folders = OF_POSTGRES if row.postgres else TOPOLOGIES if options.topologies else FOLDERS
+            tests = options.tests or [f"tests/{folder}" for folder in folders]
             print(f"{row.name}: {name} {number}", flush=True)
             outcome = runs.run(sys.executable, [*tests, *more])
             green = green and outcome.green

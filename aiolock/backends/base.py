@@ -36,12 +36,14 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
+        single: all keys are on one server, and stay there.
     """
 
     queues: bool = True
     notice: float = 0.0
     messages: bool = True
     store: str = "Redis"
+    single: bool = True
 
     def need_redis(self, name: str, what: str) -> None:
         """Raise if the locks are not on a Redis server; `what` needs one, in the plural, such as "guarded writes".
@@ -51,6 +53,17 @@ class Abilities(Record):
         """
         if self.store != "Redis":
             raise ConfigurationError(name, f"{what} need a Redis server, and {name!r} is kept in {self.store}")
+
+    def need_single(self, what: str) -> None:
+        """Raise if the locks are not on one Redis server; `what` needs one, in the plural, such as "Redisson's locks".
+
+        Raises:
+            ConfigurationError: they are elsewhere, or on several.
+        """
+        if self.store != "Redis" or not (self.queues and self.single):
+            raise ConfigurationError(
+                "", f"{what} need a manager of one Redis server: no cluster, Sentinels, quorum or other store"
+            )
 
     def need_queues(self, name: str, what: str) -> None:
         """Raise if there are no queues; `what` needs them, in the plural, such as "fair locks".

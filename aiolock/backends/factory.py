@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import ConfigurationError
 from ..event_log import log_event
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from .redis import Client, ClusterClient, Replicas
     from .redis.seeds import Seeds
     from .redis.sentinels import Sentinels
+    from .stores import Database
     from .transactional.engine import Engine
 
 
 def backend_of(
-    source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
+    source: str | Client | ClusterClient | Seeds | Sentinels | Backend | Database,
     request_timeout: float,
     namespace: str,
     replicas: Replicas | None = None,
@@ -31,7 +32,8 @@ def backend_of(
     """The backend of what a manager is made with.
 
     Args:
-        source: a URL, a client, some nodes of a cluster, the Sentinels of a master, or a backend.
+        source: a URL, a client, some nodes of a cluster, the Sentinels of a master, a pool or an engine of PostgreSQL,
+            or a backend.
         request_timeout: seconds one answer of a server may take.
         namespace: prefix of all keys and channels.
         replicas: the replicas that must acknowledge a grant; None for none.
@@ -49,22 +51,28 @@ def backend_of(
         from .memory import MemoryBackend, named_store
 
         return MemoryBackend(named_store(source.removeprefix("memory://")))
-    if isinstance(source, str) and store:
+    if store:
         from .transactional import TransactionalBackend
 
-        return TransactionalBackend(_engine(store, source, request_timeout, pushes), None, request_timeout, tell)
+        engine = _engine(store, cast("str | Database", source), request_timeout, pushes)
+        return TransactionalBackend(engine, None, request_timeout, tell)
     if isinstance(source, Backend):
         return source
     from .servers import servers_of
 
-    return servers_of(source, request_timeout, namespace, replicas, pushes, tell, presence)
+    servers = cast("str | Client | ClusterClient | Seeds | Sentinels", source)
+    return servers_of(servers, request_timeout, namespace, replicas, pushes, tell, presence)
 
 
-def _engine(store: str, url: str, request_timeout: float, pushes: bool) -> Engine:
-    if store == "sqlite":
+def _engine(store: str, source: str | Database, request_timeout: float, pushes: bool) -> Engine:
+    if store == "sqlite" and isinstance(source, str):
         from .sqlite import SQLiteEngine, path_of
 
-        return SQLiteEngine(path_of(url), request_timeout)
+        return SQLiteEngine(path_of(source), request_timeout)
+    if store == "mysql" and isinstance(source, str):
+        from .mysql import MySQLEngine
+
+        return MySQLEngine(source, request_timeout, pushes)
     from .postgres import PostgresEngine
 
-    return PostgresEngine(url, request_timeout, pushes)
+    return PostgresEngine(source, request_timeout, pushes)

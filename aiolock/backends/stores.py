@@ -1,17 +1,30 @@
-"""Which store a URL names, before anything of it is imported."""
+"""Which store a source names, before anything of it is imported."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncpg
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    Database: TypeAlias = asyncpg.Pool[Any] | AsyncEngine
+
+OF_POSTGRES = frozenset({("asyncpg", "Pool"), ("sqlalchemy", "AsyncEngine")})
+DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+"""Schemes of URLs."""
+
 
 def store_of(source: object) -> str:
-    """Return "memory", "sqlite" or "postgresql" for a URL of one, also of SQLAlchemy's `postgresql+asyncpg`; "" for all
-    else.
+    """Return "memory", "sqlite", "postgresql" or "mysql" for a URL of one, also of SQLAlchemy's `postgresql+asyncpg`;
+    "postgresql" also for a pool of asyncpg or an engine of SQLAlchemy; "" for all else.
     """
     if not isinstance(source, str):
-        return ""
+        classes = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(source).__mro__}
+        return "postgresql" if classes & OF_POSTGRES else ""
     if source.startswith("memory://"):
         return "memory"
     scheme = source.partition(":")[0]
-    if scheme.partition("+")[0] in ("postgresql", "postgres"):
-        return "postgresql"
+    if store := DATABASES.get(scheme.partition("+")[0]):
+        return store
     return scheme if scheme == "sqlite" else ""

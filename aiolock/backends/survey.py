@@ -194,6 +194,10 @@ class Survey:
             from .postgres import DatabaseReader
 
             self.masters = [DatabaseReader(source, self._timeout)]
+        elif store_of(source) == "mysql":
+            from .mysql import DatabaseReader as MySQLReader
+
+            self.masters = [MySQLReader(source, self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

@@ -30,6 +30,7 @@ from .examination import (
     measure,
 )
 from .exits import ExitCode, leave, message_of
+from .mysql_examination import VARIABLES, examine_mysql
 from .text import columns, json_option, print_json
 
 
@@ -125,6 +126,19 @@ async def _examine(connection: Connection) -> Report:
         finally:
             await reader.close()
         report.findings = [(reader.address, found) for found in examine_database(row)]
+        if reader.pooled:
+            advice = "add listen=host:port of the server to the URL of your managers, or poll"
+            report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
+        return report
+    if isinstance(source, str) and store_of(source) == "mysql":
+        from ..backends.mysql import DatabaseReader as MySQLReader
+
+        looker = MySQLReader(source)
+        try:
+            variables = {str(name): str(value) for name, value in await looker.fetch(VARIABLES)}
+        finally:
+            await looker.close()
+        report.findings = [(looker.address, found) for found in examine_mysql(variables)]
         return report
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)

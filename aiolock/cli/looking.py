@@ -55,17 +55,18 @@ async def _find(connection: Connection, pattern: str, kind: str | None) -> Found
 
 
 @click.command(short_help="Show who holds a name, and who waits.")
+@click.option("--redisson", is_flag=True, help="NAME is the key of a lock of Redisson's.")
 @json_option
 @connected
 @click.argument("name")
-def info(connection: Connection, name: str, as_json: bool) -> None:
+def info(connection: Connection, name: str, redisson: bool, as_json: bool) -> None:
     """Show what is known of NAME, whatever is called so: a lock, a semaphore, the last run of a job, …
 
     It reads only, in two requests.
 
     Exit code 1 if the server knows nothing of it.
     """
-    views = asyncio.run(known(connection, name))
+    views = asyncio.run(_of_redisson(connection, name) if redisson else known(connection, name))
     if as_json:
         print_json([facts_of(view, deep=True) for view in views])
     for view in [] if as_json else views:
@@ -77,6 +78,11 @@ async def known(connection: Connection, name: str, kinds: Iterable[str] = INSPEC
     """See `Namespace.everything`."""
     async with connection.names() as names:
         return await names.everything(name, kinds)
+
+
+async def _of_redisson(connection: Connection, name: str) -> list[NameView]:
+    async with connection.names() as names:
+        return await names.of_redisson(name)
 
 
 def describe(view: NameView) -> Iterator[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..backends.survey import BATCH, Reader, Survey
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name
-from ..scripts.view import NameView, with_processes
+from ..scripts.redisson.inspection import look
+from ..scripts.view import Look, NameView, with_processes
 from .exits import message_of
 
 _GLOB = re.compile(r"([*?\[\]\\])")
@@ -121,9 +122,17 @@ class Namespace:
         if not master.ahead_us:
             await master.read([])
         inspections = [inspection_of(self._keys, kind, name, master.now_us // 1000, deep=True) for kind in kinds]
+        return with_processes(await self._views(master, name, inspections))
+
+    async def of_redisson(self, name: str) -> list[NameView]:
+        """Return what is known of a lock of Redisson's: its name is a key. Cost: a round trip."""
+        check_name(name)
+        return await self._views(self.survey.serving(name), name, [look(name)])
+
+    async def _views(self, master: Reader, name: str, inspections: Sequence[Look]) -> list[NameView]:
         views = [view for view in await master.inspect(inspections) if view is not None]
         if master.moving:
             raise BackendError(
                 name, f"{master.address}: the slot of {name!r} is being moved: try again", transient=True
             )
-        return with_processes(views)
+        return views

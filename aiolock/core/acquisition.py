@@ -260,6 +260,7 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     gate.holds += 1
     if gate.race is not None:
         gate.settle_down()  # if no one waits, it listens no more
+        gate.race.held()
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
     if runtime.observers.listening or _shown(DEBUG):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from ..record import Record
 from ..scripts.base import Call, Ending, Part
 from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
-
-if TYPE_CHECKING:
-    from ..scripts.queue import QueueCalls
 
 Batch = Callable[[Iterable[Part]], Call[list[Any]]]
 """Makes one request of many parts; the answer has an outcome for each. Equal ones are written together."""
@@ -25,12 +22,16 @@ class Contention(Record):
         reentrant: a task that holds the name nests in its hold.
         overlapping: it takes several names, which can also be taken one by one.
         divisible: a lease can be given back in parts.
+        watches: an end by force is only announced on its channel: holds that last listen there.
+        entry: the class of what waits for it, a `QueueEntry`; None for the usual one.
     """
 
     exclusive: bool
     reentrant: bool = True
     overlapping: bool = False
     divisible: bool = False
+    watches: bool = False
+    entry: type[Any] | None = None
 
 
 class Calls(Protocol):
@@ -52,9 +53,11 @@ class Calls(Protocol):
 
     @property
     def free_channel(self) -> str:
-        """The channel that announces releases, if there is no queue; "" if the server keeps one, and tells the next in
-        line.
-        """
+        """The channel that announces releases to whoever races; "" if the server only tells the next in its queue."""
+
+    @property
+    def queues(self) -> bool:
+        """Whether the server keeps a queue for acquisitions that wait; otherwise they race."""
 
     @property
     def mark(self) -> str:
@@ -107,10 +110,17 @@ class Calls(Protocol):
         """Forget that a manager lives, if that is kept beside its waiters."""
 
 
+class WeighedCalls(Calls, Protocol):
+    """Requests about a name of which acquisitions can take more or less."""
+
+    def weighing(self, weight: int) -> Calls:
+        """Return the same requests, for acquisitions of another weight."""
+
+
 def joint(calls: Sequence[Calls]) -> Calls:
     """Return the requests of an owner that has all of these: as heavy as one of each weight together. So a writer that
     also reads weighs more than one that does not.
     """
     strongest = max(calls, key=lambda each: each.weight)
     weight = sum({each.weight for each in calls})
-    return strongest if weight == strongest.weight else cast("QueueCalls", strongest).weighing(weight)
+    return strongest if weight == strongest.weight else cast(WeighedCalls, strongest).weighing(weight)

@@ -13,7 +13,7 @@ from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
 from ..scripts.outcomes import Released, TransferOutcome
-from .calls import Calls, Contention
+from .calls import Calls, Contention, WeighedCalls
 from .holding.hold import Hold
 from .holding.level import Level
 from .holding.release import Release
@@ -28,7 +28,6 @@ from .waiting.waiter import Waiter
 
 if TYPE_CHECKING:
     from ..scripts.multi import MultiCalls
-    from ..scripts.queue import QueueCalls
     from .waiting.race import Race
 
 LATE_GRANT: Line = Line(
@@ -54,7 +53,7 @@ class Gate(LocalQueue):
     __slots__ = ("_key", "_manager", "contention", "holds")
 
     def __init__(self, runtime: Runtime, calls: Calls, contention: Contention) -> None:
-        self._new_entry = _entry(calls) if contention.overlapping else QueueEntry
+        self._new_entry = contention.entry or (_entry(calls) if contention.overlapping else QueueEntry)
         self._key = (calls.kind, calls.name)
         self._manager = runtime.binding.id
         self.runtime: Runtime = runtime
@@ -71,7 +70,6 @@ class Gate(LocalQueue):
         self.asking: Waiter | None = None
         self.turn: Turn | None = None
         self.race: Race | None = _race(self) if calls.free_channel else None
-        self.liveness_ms: int = 0 if self.race is not None else runtime.limits.liveness_ms
 
     @classmethod
     def of(cls, runtime: Runtime, calls: Calls, contention: Contention, idle: Self | None = None) -> Self:
@@ -117,7 +115,7 @@ class Gate(LocalQueue):
         return waiter
 
     def _line_up(self, waiter: Waiter) -> None:
-        if not waiter.queues or (self.race is None and waiter.calls.ordered):
+        if not waiter.queues or waiter.calls.ordered:
             waiter.asked = True
             self.enter(waiter, alone=True).ask()
             return
@@ -181,7 +179,7 @@ class Gate(LocalQueue):
         if self.waiters:
             self.advance()
         elif not self.entries:
-            if self.race is not None:
+            if self.race is not None and not (self.holds and self.contention.watches):
                 self.race.stop()
             if not (self.holds or self.taken) and runtime.gates.get(self._key) is self:
                 del runtime.gates[self._key]
@@ -192,6 +190,12 @@ class Gate(LocalQueue):
         """The name may be free."""
         if self.race is not None:
             self.race.signal()
+
+    def verify_holds(self) -> None:
+        """What this process holds may have been ended by force: ask the server."""
+        for hold in list(self.runtime.holds.values()):
+            if hold.home is self:
+                hold.verify()
 
     def close(self) -> None:
         """End all waits: the manager closes."""
@@ -254,7 +258,7 @@ class Gate(LocalQueue):
         lost = hold.check() is not None
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
-            lease._calls = cast("QueueCalls", lease._calls).weighing(weight)
+            lease._calls = cast(WeighedCalls, lease._calls).weighing(weight)
             _write_rest(hold, release)
         return release
 
@@ -283,6 +287,8 @@ class Gate(LocalQueue):
     def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
         """A hold was renewed: here is the time to look whether it is still in use."""
         tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
+        if self.race is not None:
+            self.race.held()  # perhaps the subscription was refused
         if not hold.dropped and self.runtime.leases.dropped(hold):
             hold.dropped = True
             tell_dropped(self.runtime, hold)
@@ -320,10 +326,10 @@ def _write_rest(hold: Hold, release: Release) -> None:
 
 
 def _race(gate: Gate) -> Race:
-    """How the tasks of a quorum wait."""
+    """How tasks wait without a queue."""
     from .waiting.race import Race
 
-    return Race(gate)
+    return Race(gate, gate.verify_holds if gate.contention.watches else None)
 
 
 def _entry(calls: Calls) -> type[QueueEntry]:

@@ -62,8 +62,11 @@ class Lease(Level, Renamed):
 
     @property
     def fence(self) -> int:
-        """The fencing token, greater than in every earlier grant on the name: let the resource refuse lower ones."""
-        return self._hold.fence
+        """The fencing token, greater than in every earlier grant on the name: let the resource refuse lower ones.
+
+        Raises `ConfigurationError` if it has none, because the library that you share the lock with keeps none.
+        """
+        return self._hold.fence or self._hold.no_fence()
 
     @property
     def abandoned(self) -> bool:
@@ -343,7 +346,8 @@ class Lease(Level, Renamed):
             state = self._ended()
         else:
             state = f"depth={self.depth} remaining={self.remaining():.1f}"
-        return f"<Lease {self.name!r} fence={self.fence} {state}>"
+        fence = f"fence={self._hold.fence} " if self._hold.fence else ""
+        return f"<Lease {self.name!r} {fence}{state}>"
 
     def _check_here(self, remedy: str) -> None:
         self._gate.runtime.binding.check_here(self.name, remedy)

@@ -35,8 +35,8 @@ def fenced(lease: Lease, connection: C) -> AbstractAsyncContextManager[C]:
     Args:
         lease: of a `lock()`, `fair_lock()` or `multi_lock()`, or of the `write` side of an `rw_lock()`.
         connection: without an open transaction: an asyncpg connection, a psycopg `AsyncConnection`, an `AsyncSession`
-            or `AsyncConnection` of SQLAlchemy, or an aiosqlite connection; the database is PostgreSQL or SQLite. For
-            others see `aiolock.sync.fenced`.
+            or `AsyncConnection` of SQLAlchemy, or an aiosqlite connection; the database is PostgreSQL, SQLite or, with
+            SQLAlchemy, MariaDB or MySQL. For others see `aiolock.sync.fenced`.
 
     Returns:
         A context manager that you enter once; it gives `connection`.

@@ -15,11 +15,20 @@ from .transactions import Autocommitting, Transactions
 FENCES_TABLE = "CREATE TABLE IF NOT EXISTS aiolock_fences (lock varchar(2000) PRIMARY KEY, fence bigint NOT NULL)"
 """SQL for the table that `fenced()` needs, in PostgreSQL and in SQLite: put it into your migrations."""
 
+FENCES_TABLE_OF_MYSQL = FENCES_TABLE.replace("lock varchar", "`lock` varbinary") + " ENGINE = InnoDB"
+"""The same for MariaDB and MySQL."""
+
 RAISE = (
     "INSERT INTO aiolock_fences (lock, fence) VALUES ({}, {}) "
     "ON CONFLICT (lock) DO UPDATE SET fence = excluded.fence WHERE aiolock_fences.fence <= excluded.fence"
 )
 STORED = "SELECT 1 FROM aiolock_fences WHERE lock = {} AND fence = {}"
+RAISE_IN_MYSQL = (
+    "INSERT INTO aiolock_fences (`lock`, fence) VALUES ({}, {}) "
+    "ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"
+)
+STORED_IN_MYSQL = "SELECT 1 FROM aiolock_fences WHERE `lock` = {} AND fence = {} FOR UPDATE"
+"""FOR UPDATE: what is there now, and not what was there when the transaction first read."""
 IDLE = "idle_in_transaction_session_timeout"
 IDLE_MS = f"nullif(CAST(extract(epoch FROM CAST(current_setting('{IDLE}') AS interval)) * 1000 AS bigint), 0)"
 """Milliseconds that this session may be idle in a transaction; NULL for any time."""
@@ -30,10 +39,14 @@ LIMITED = (
 SAVEPOINT = "aiolock_fenced"
 
 NO_TRANSACTION = "25P01"
-NO_SAVEPOINT = "3B001"
-NO_TABLE = "42P01"
-NO_RIGHT = "42501"
+NO_SAVEPOINT = ("3B001", "1305")
+NO_TABLE = ("42P01", "1146")
+NO_RIGHT = ("42501", "1142")
 IDLE_ENDED = "25P03"
+CHANGED = "1020"
+"""Of MariaDB, with innodb_snapshot_isolation: another has written what the transaction would write."""
+OF_MYSQL = ("asyncmy", "aiomysql", "pymysql", "MySQLdb")
+"""Whose errors begin with the server's number."""
 
 
 class FencedTransaction:
@@ -53,6 +66,7 @@ class FencedTransaction:
         self._keys = keys
         self._own = own
         self._of_postgres = own.dialect == "postgresql"
+        self._of_mysql = own.dialect in ("mysql", "mariadb")
         self._allowed_ms: int | None = None  # to be idle, by the user's own setting
         self._limit_ms = 0
         self._begun = time.monotonic()
@@ -82,11 +96,11 @@ class FencedTransaction:
 
     def _check_fit(self) -> None:
         name, own = self._lease.name, self._own
-        if own.dialect not in ("postgresql", "sqlite"):
+        if own.dialect != "sqlite" and not self._of_postgres and not self._of_mysql:
             raise ConfigurationError(
                 name,
-                f"fenced() of lock {name!r} knows PostgreSQL and SQLite, not {own.dialect}: check lease.fence in your "
-                "own statements (docs/how-to/protect-data.md#fences)",
+                f"fenced() of lock {name!r} knows PostgreSQL, MySQL and SQLite, not {own.dialect}: check lease.fence "
+                "in your own statements (docs/how-to/protect-data.md#fences)",
             )
         unfit = own.unfit()
         if unfit is None and own.busy:
@@ -106,8 +120,10 @@ class FencedTransaction:
             await self._own.execute(f"SET LOCAL {IDLE} = {self._limit_ms}")
         try:
             await self._own.execute(f"SAVEPOINT {SAVEPOINT}")
+            if self._of_mysql:  # without a transaction there it is no error, and gone at once
+                await self._own.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}")
         except Exception as error:
-            if code_of(error) == NO_TRANSACTION:
+            if code_of(error) in (NO_TRANSACTION, *NO_SAVEPOINT):
                 raise Autocommitting from error
             raise
 
@@ -124,7 +140,7 @@ class FencedTransaction:
             if not over:
                 await self._own.execute(f"RELEASE SAVEPOINT {SAVEPOINT}")
         except Exception as error:
-            over = code_of(error) in (NO_TRANSACTION, NO_SAVEPOINT) or "no such savepoint" in str(error)
+            over = code_of(error) in (NO_TRANSACTION, *NO_SAVEPOINT) or "no such savepoint" in str(error)
             if not over:
                 raise
         if over:
@@ -146,6 +162,14 @@ class FencedTransaction:
     async def _raised(self, key: str) -> bool:
         """Write the fence of one name; return False if a higher one is there."""
         fence = self._lease.fence
+        if self._of_mysql:
+            try:
+                await self._own.execute(RAISE_IN_MYSQL, key, fence)
+            except Exception as error:
+                if code_of(error) == CHANGED:
+                    return False
+                raise
+            return await self._own.execute(STORED_IN_MYSQL, key, fence) is not None
         if not self._of_postgres:  # RETURNING is younger than many a SQLite
             await self._own.execute(RAISE, key, fence)
             return await self._own.execute(STORED, key, fence) is not None  # a user's rows may be anything
@@ -218,15 +242,18 @@ class FencedTransaction:
         code, text = code_of(error), str(error)
         if "aiolock_fences" not in text:
             return
-        if code == NO_TABLE or "no such table" in text:
-            note(error, f"fenced() needs a table: {FENCES_TABLE}")
-        elif code == NO_RIGHT:
+        if code in NO_TABLE or "no such table" in text:
+            note(error, f"fenced() needs a table: {FENCES_TABLE_OF_MYSQL if self._of_mysql else FENCES_TABLE}")
+        elif code in NO_RIGHT:
             note(error, "fenced() needs the rights to SELECT, INSERT and UPDATE in the table aiolock_fences")
 
 
 def code_of(error: BaseException | None) -> str:
-    """What the database calls an error: the SQLSTATE, or SQLite's name; "" if the driver does not say."""
+    """What the database calls an error: the SQLSTATE, MySQL's number, SQLite's name; "" if the driver says nothing."""
     while error is not None:
+        number = error.args[0] if error.args else None
+        if isinstance(number, int) and type(error).__module__.partition(".")[0] in OF_MYSQL:
+            return str(number)
         for attribute in ("sqlstate", "pgcode", "sqlite_errorname"):
             found = getattr(error, attribute, None)
             if found:

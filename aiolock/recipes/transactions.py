@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ..errors import ConfigurationError
 
-Value = str | int
+Value = str | int | None
 Connection = Any
 """A user's: see `fenced()` for the types."""
 WRITING = "DELETE FROM aiolock_fences WHERE 0"
@@ -273,13 +273,14 @@ _KNOWN: dict[tuple[str, str], Callable[[Connection], Transactions]] = {
 """By the library, and by what its connections have, but not its pools and engines."""
 
 
-def transactions(name: str, connection: Connection, awaited: bool) -> Transactions:
+def transactions(name: str, connection: Connection, awaited: bool, use: str = "fenced()") -> Transactions:
     """What a connection can do.
 
     Args:
         name: the lock's, for errors.
         connection: the user's.
         awaited: whether it must be one that is used with `await`, or must not.
+        use: what it is for, for errors.
 
     Raises:
         ConfigurationError: no connection of a known library, or one of the other sort.
@@ -288,14 +289,15 @@ def transactions(name: str, connection: Connection, awaited: bool) -> Transactio
         if library in _libraries(connection) and _has(connection, attribute):
             if _awaits(connection) is awaited:
                 return known(connection)
-            raise _unknown(name, connection, "use aiolock.sync.fenced()" if awaited else "use aiolock.fenced()")
+            remedy = "use aiolock.sync.fenced()" if awaited else "use aiolock.fenced()"
+            raise _unknown(name, connection, use, remedy if use == "fenced()" else "give one of asyncio")
     which = "aiosqlite, asyncpg, psycopg, sqlalchemy" if awaited else "django, psycopg, sqlalchemy, sqlite3"
-    raise _unknown(name, connection, f"give one connection or session of {which}")
+    raise _unknown(name, connection, use, f"give one connection or session of {which}")
 
 
-def _unknown(name: str, connection: Connection, remedy: str) -> ConfigurationError:
+def _unknown(name: str, connection: Connection, use: str, remedy: str) -> ConfigurationError:
     kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    return ConfigurationError(name, f"fenced() of lock {name!r} cannot use a {kind}: {remedy}")
+    return ConfigurationError(name, f"{use} of lock {name!r} cannot use a {kind}: {remedy}")
 
 
 def _has(connection: Connection, attribute: str) -> bool:
@@ -324,7 +326,7 @@ def _dialect(connection: Connection) -> str:
     try:
         return str(connection.get_bind().dialect.name)
     except Exception as error:  # SQLAlchemy's, which need not be imported for that
-        text = f"fenced() needs a session of one database: give it an engine or a connection, not only binds= ({error})"
+        text = f"this needs a session of one database: give it an engine or a connection, not only binds= ({error})"
         raise ConfigurationError("", text) from error
 
 

@@ -174,6 +174,15 @@ def _listed(found: Ranked, options: Sequence[Word]) -> Answer:
     return [member for _, member in found]
 
 
+def _lrange(store: Store, key: str, start: Word, stop: Word) -> Answer:
+    return [*store.lrange(key)[int(start) : int(stop) + 1 or None]]
+
+
+def _lrem(store: Store, key: str, count: Word, item: str) -> Answer:
+    assert int(count) == 0
+    return store.lrem(key, item)
+
+
 def _publish(store: Store, channel: str, payload: str) -> Answer:
     return store.publish(channel, payload)
 
@@ -190,6 +199,7 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "PEXPIRE": _pexpire,
     "GET": Store.get,
     "SET": _set,
+    "INCR": Store.incr,
     "HGET": Store.hget,
     "HMGET": _hmget,
     "HGETALL": _hgetall,
@@ -206,6 +216,9 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
     "ZREVRANGEBYSCORE": _zrevrangebyscore,
+    "LRANGE": _lrange,
+    "RPUSH": Store.rpush,
+    "LREM": _lrem,
     "PUBLISH": _publish,
     "PUBSUB": _pubsub,
 }

@@ -31,7 +31,7 @@ class Granted:
 
 
 class Refused(NamedTuple):
-    """Another owner holds it for `pttl` ms more, never less than 0; `holder` is what it said of itself.
+    """Another owner holds it for `pttl` ms more, -1 without an end; `holder` is what it said of itself.
 
     `spent`: some servers of a quorum granted it, or may have, so the owner must be ended and never sent again. With
     `pttl` 0 no one has it: a split vote. `part` is the name they hold, if several were requested.

@@ -71,17 +71,17 @@ class Store:
     def __init__(self, wall_us: Callable[[], int]) -> None:
         self.wall_us = wall_us
         self.mutex: threading.RLock = threading.RLock()
-        self._values: dict[str, str | dict[str, str] | Scores] = {}
+        self._values: dict[str, str | dict[str, str] | Scores | list[str]] = {}
         self._expiries: dict[str, int] = {}
         self._subscribers: dict[str, list[Callable[[str], None]]] = {}
 
-    def load(self, key: str, value: str | dict[str, str] | Scores, expires_us: int | None) -> None:
+    def load(self, key: str, value: str | dict[str, str] | Scores | list[str], expires_us: int | None) -> None:
         """Put a key there as it was kept elsewhere."""
         self._values[key] = value
         if expires_us is not None:
             self._expiries[key] = expires_us
 
-    def contents(self) -> Iterator[tuple[str, str | dict[str, str] | Scores, int | None]]:
+    def contents(self) -> Iterator[tuple[str, str | dict[str, str] | Scores | list[str], int | None]]:
         """Each key with its value and its expiry, in microseconds of the clock."""
         for key, value in self._values.items():
             yield key, value, self._expiries.get(key)
@@ -115,6 +115,11 @@ class Store:
 
     def get(self, key: str) -> str | None:
         return self._typed(key, str) if self.exists(key) else None
+
+    def incr(self, key: str) -> int:
+        value = int(self._typed(key, str) or 0) + 1
+        self._values[key] = str(value)
+        return value
 
     def hget(self, key: str, field: str) -> str | None:
         return self._hash(key).get(field)
@@ -157,6 +162,24 @@ class Store:
         """Return all scores and members, lowest first; not a copy."""
         return self._typed(key, Scores).ranked
 
+    def lrange(self, key: str) -> list[str]:
+        return list(self._list(key))
+
+    def rpush(self, key: str, item: str) -> int:
+        items = self._list(key)
+        items.append(item)
+        self._values[key] = items
+        return len(items)
+
+    def lrem(self, key: str, item: str) -> int:
+        """Return how many there were of it; all of them are gone."""
+        items = self._list(key)
+        count = items.count(item)
+        items[:] = [other for other in items if other != item]
+        if not items:
+            self.delete(key)
+        return count
+
     def publish(self, channel: str, payload: str) -> int:
         listeners = list(self._subscribers.get(channel, ()))
         for deliver in listeners:
@@ -187,6 +210,10 @@ class Store:
 
     def _hash(self, key: str) -> dict[str, str]:
         found: dict[str, str] = self._typed(key, dict)
+        return found
+
+    def _list(self, key: str) -> list[str]:
+        found: list[str] = self._typed(key, list)
         return found
 
     def _typed(self, key: str, kind: type[T]) -> T:

@@ -65,13 +65,13 @@ class NameView(Record):
     """One name of one kind, as the server has it at one moment.
 
     Attributes:
-        kind: "lock", "rw", "semaphore", "latch", "condition" or "once".
+        kind: "lock", "rw", "semaphore", "latch", "condition" or "once"; "redisson" for a lock of Redisson's.
         name: the name.
         state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
             latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
             that version are in the way; "damaged" if someone has changed its numbers.
-        process: host and pid of the one that was let in last.
+        process: host and pid of the one that was let in last; of Redisson's, the ids of clients and threads.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
         ttl: seconds until the last holder's lease is over unless renewed; of a latch or a run, until it is forgotten.

@@ -20,7 +20,8 @@ def fenced(lease: Lease, connection: C) -> AbstractContextManager[C]:
     Args:
         lease: of a `lock()`, `fair_lock()` or `multi_lock()`, or of the `write` side of an `rw_lock()`.
         connection: without an open transaction: a psycopg `Connection`, a `Session` or `Connection` of SQLAlchemy,
-            `django.db.connection`, or a sqlite3 connection; the database is PostgreSQL or SQLite.
+            `django.db.connection`, or a sqlite3 connection; the database is PostgreSQL, SQLite or, with
+            SQLAlchemy and Django, MariaDB or MySQL.
 
     Returns:
         A context manager that you enter once; it gives `connection`.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..backends.redis import Client, ClusterClient
     from ..backends.redis.seeds import Seeds
     from ..backends.redis.sentinels import Sentinels
+    from ..backends.stores import Database
 
 
 class LockManager(SyncOnly, Renamed):
@@ -59,7 +60,7 @@ class LockManager(SyncOnly, Renamed):
 
     def __init__(
         self,
-        source: str | Client | ClusterClient | Seeds | Sentinels | Backend,
+        source: str | Client | ClusterClient | Seeds | Sentinels | Backend | Database,
         **options: Unpack[ManagerOptions],
     ) -> None:
         self._begin(AsyncLockManager(source, **options))

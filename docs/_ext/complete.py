@@ -15,13 +15,23 @@ from sphinx.util import logging
 import aiolock
 import aiolock.events
 import aiolock.recipes
+import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.redisson
 import aiolock.testing
 from aiolock.backends.base import Backend
 from aiolock.core.ondemand import OnDemand
 from aiolock.primitives.base import Primitive
 
-MODULES = (aiolock, aiolock.events, aiolock.recipes, aiolock.sync, aiolock.testing)
+MODULES = (
+    aiolock,
+    aiolock.events,
+    aiolock.recipes,
+    aiolock.redisson,
+    aiolock.sync,
+    aiolock.sync.redisson,
+    aiolock.testing,
+)
 INNER: dict[type, set[str]] = {
     OnDemand: {*vars(OnDemand)},
     Primitive: {"contention"},

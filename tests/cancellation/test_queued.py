@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from aiolock import AcquireTimeout, LockManager
+from aiolock.redisson import Redisson
 from tests.unit.world import Holder, settle
 
 from .test_every_await import World, body, held_by_peer, nothing, run_every_way, run_once
@@ -23,6 +24,9 @@ KINDS: dict[str, Make] = {
     "fair": lambda manager: manager.fair_lock("a"),
     "write": lambda manager: manager.rw_lock("a").write,
     "semaphore": lambda manager: manager.semaphore("a", 1),
+    "redisson": lambda manager: Redisson(manager).lock("a"),
+    "redisson write": lambda manager: Redisson(manager).rw_lock("a").write,
+    "redisson fair": lambda manager: Redisson(manager).fair_lock("a"),
 }
 
 
@@ -170,7 +174,7 @@ async def test_a_refresh_is_on_its_way(make: Callable[[], World]) -> None:
     assert await run_every_way(guarded, prepare, make=make, stride=STRIDE) > 2
 
 
-@pytest.mark.parametrize("kind", ["fair", "write"])
+@pytest.mark.parametrize("kind", ["fair", "write", "redisson", "redisson write"])
 async def test_nesting(kind: str) -> None:
     async def scenario(world: World) -> None:
         lock = world.lock(world.locks)

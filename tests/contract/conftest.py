@@ -11,23 +11,34 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import postgres, redis_cli
+from tests.support import mysql, postgres, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
 
-from .places import ClusterPlace, DatabasePlace, FilePlace, MemoryPlace, Place, PollingPlace, QuorumPlace, RedisPlace
+from .places import (
+    ClusterPlace,
+    DatabasePlace,
+    FilePlace,
+    MemoryPlace,
+    MySQLPlace,
+    Place,
+    PollingPlace,
+    QuorumPlace,
+    RedisPlace,
+)
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
-PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres")
+PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql")
+TOPOLOGIES = ("cluster", "postgres", "mysql")
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --topologies, of these tests run only those on a cluster and on a database."""
     if config.getoption("--topologies"):
-        choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in ("cluster", "postgres"))
+        choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in TOPOLOGIES)
 
 
 def _place_of(item: pytest.Item) -> object:
@@ -44,13 +55,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _means(test: pytest.Item, place: str) -> bool:
+    if test.path.name.startswith("test_redisson") and place not in ("memory", "redis", "polling"):
+        return False  # it is refused elsewhere
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
     if place == "threads":
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
         return bool(test.config.getoption("--topologies"))
-    if place == "postgres" and test.path.name not in ("test_lock.py", "test_lock_queue.py"):
+    if place in ("postgres", "mysql") and test.path.name not in ("test_lock.py", "test_lock_queue.py"):
         return bool(test.config.getoption("--topologies"))  # it runs the scripts that the file runs; here, their seam
     if place in ("quorum", "replicated") and test.path.name not in ("test_lock.py", "test_request_release.py"):
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
@@ -117,6 +130,14 @@ def sqlite_place(tmp_path: Path) -> Iterator[FilePlace]:
 def postgres_place() -> Iterator[DatabasePlace]:
     """A database, empty."""
     place = DatabasePlace(postgres.dsn())
+    yield place
+    place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def mysql_place() -> Iterator[MySQLPlace]:
+    """A database, empty."""
+    place = MySQLPlace(mysql.port(), mysql.name())
     yield place
     place.side.close()  # type: ignore[attr-defined]
 

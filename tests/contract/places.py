@@ -20,10 +20,12 @@ from aiolock.scripts.keys import DIRTY_MS, GRACE_MS, Keys, NameKeys
 from aiolock.scripts.lock import LockCalls, confirm
 from aiolock.scripts.outcomes import Granted
 from tests.support import locks as kept
+from tests.support import mysql
 from tests.support.cluster import Cluster
 from tests.support.database import DatabaseSide
 from tests.support.filed import FileSide
 from tests.support.locks import LockState
+from tests.support.mysql_side import MySQLSide
 from tests.support.scripting import LuaSide, Side, StoreSide
 from tests.support.skipping import SkippingClock, skipping_store
 
@@ -339,3 +341,16 @@ class DatabasePlace(FilePlace):
     def __init__(self, url: str) -> None:
         self.url = url
         self.side: Side = DatabaseSide(url)
+
+
+class MySQLPlace(FilePlace):
+    """A database of MariaDB or MySQL.
+
+    Args:
+        port: of its server.
+        name: what it is called.
+    """
+
+    def __init__(self, port: int, name: str) -> None:
+        self.url = mysql.url(name)
+        self.side: Side = MySQLSide(port, name)

@@ -25,6 +25,8 @@ from tests.support import redis_cli
 from tests.support.forked import ROOT, Forked
 from tests.support.locks import nothing_held
 
+pytestmark = pytest.mark.slow
+
 ENOUGH = 10.0
 
 PREFORK = """

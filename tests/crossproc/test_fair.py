@@ -101,6 +101,7 @@ async def test_the_first_in_line_is_killed(crew: Crew, what: str) -> None:
         await following.release()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["lock", "fair"])
 async def test_a_holder_that_was_granted_from_the_queue_is_killed(crew: Crew, what: str) -> None:
     """It has confirmed its grant: its successor gets in after its ttl, not its liveness, and is told that it was
@@ -155,6 +156,7 @@ async def test_a_stopped_waiter_comes_back(crew: Crew) -> None:
         assert [event["lost"] for event in crew.events("left")] == [False]
 
 
+@pytest.mark.slow
 async def test_no_one_is_overtaken(crew: Crew) -> None:
     """Twenty waiters in four processes: a waiter that knew its place before another one asked gets in before it.
 
@@ -170,6 +172,7 @@ async def test_no_one_is_overtaken(crew: Crew) -> None:
     assert sum(attempt.queued < NEVER for attempt in seen.attempts) > len(seen.attempts) // 2
 
 
+@pytest.mark.slow
 async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, own_server: RedisServer) -> None:
     """Everything that the server executes between a release and the next entry, with 2, 8 and 32 waiting processes.
 
@@ -204,6 +207,7 @@ async def test_a_handoff_costs_the_same_however_many_processes_wait(crew: Crew, 
         assert few["publish"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["lock", "fair"])
 async def test_a_stopped_process_does_not_enter_late_on_its_grant(crew: Crew, what: str) -> None:
     """First in line, stopped, and then granted the lock: it is passed over after its liveness. It continues while

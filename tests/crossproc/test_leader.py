@@ -35,6 +35,7 @@ async def leading(service: Crew, processes: list[subprocess.Popen[bytes]], term:
     return next(process for process in processes if process.pid == pid)
 
 
+@pytest.mark.slow
 async def test_another_leads_after_a_leader_is_killed_or_frozen(service: Crew) -> None:
     """Nobody touches a configuration, and the frozen one stops when it wakes. Kept by Election.run."""
     processes = [service.start("lead", TTL) for _ in range(3)]

@@ -19,6 +19,7 @@ def fleet(redis_url: str, tmp_path: Path) -> Iterator[Crew]:
     crew.close()
 
 
+@pytest.mark.slow
 async def test_a_killed_run_is_repeated_once(fleet: Crew) -> None:
     """About a ttl later, by one of the others. Kept by begin.lua."""
     victim = fleet.start("report", TTL, "interrupted", "no")

@@ -16,6 +16,7 @@ TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
     "postgresql",
+    "mysql",
     "deploy",
     "monitoring",
     "quorum",
@@ -25,6 +26,7 @@ HOW_TO = (
     "migrating",
     "frameworks",
     "threads",
+    "redisson",
     "hand-over",
     "lock",
     "testing",
@@ -40,6 +42,7 @@ PASTED = [
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 DATABASE_URL = "postgresql://app@localhost/app"
+MYSQL_URL = "mysql://app@localhost/app"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 

@@ -43,6 +43,7 @@ async def test_a_fragment_runs(block: Block, redis_url: str) -> None:
         await run(block, redis_url, namespace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_the_test_files_pass(plugin: str, redis_url: str, tmp_path: Path) -> None:
     """Blocks with tests pass like a user's files: in a pytest of their own, under either plugin for async tests."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from tests.support import postgres
+
 from .blocks import ROOT
 
 
@@ -39,6 +41,11 @@ async def test_the_old_locks_break(redis_url: str) -> None:
     shown = await example("old_locks").show(redis_url)
     page = (ROOT / "docs/how-to/migrating.md").read_text(encoding="utf-8")
     assert len(shown) == page.partition("| the old lock |")[2].partition("\n\n")[0].count("\n| ") - 1
+
+
+async def test_the_locks_of_sql_break() -> None:
+    """Each asserts what it says."""
+    assert len(await example("database_locks").show(postgres.dsn())) == 3
 
 
 def test_what_a_pair_costs_a_thread(redis_url: str) -> None:

@@ -14,6 +14,8 @@ from .blocks import ROOT
 from .error_texts import UNKNOWN, complaints, error_texts
 from .log_calls import log_calls
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs/how-to/troubleshooting.md").read_text(encoding="utf-8")
 VALUE = re.compile(r"%(?:\(\w+\))?[-.\d]*[a-z]")
 WORDS = 2

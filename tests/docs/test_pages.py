@@ -14,7 +14,9 @@ import pytest
 import aiolock
 import aiolock.events
 import aiolock.recipes
+import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.redisson
 import aiolock.testing
 from aiolock import AiolockError, LockManager, LockOptions, LossReason
 
@@ -110,7 +112,14 @@ def entries(prefix: str) -> set[str]:
 def test_every_public_name_has_a_reference() -> None:
     """Broken by a name in `__all__` without an entry under docs/reference."""
     assert entries("aiolock.") >= {*aiolock.__all__}
-    for module in (aiolock.events, aiolock.recipes, aiolock.testing, aiolock.sync):
+    for module in (
+        aiolock.events,
+        aiolock.recipes,
+        aiolock.redisson,
+        aiolock.testing,
+        aiolock.sync,
+        aiolock.sync.redisson,
+    ):
         again = {name for name in module.__all__ if getattr(module, name) is getattr(aiolock, name, None)}
         assert entries(f"{module.__name__}.") >= {*module.__all__} - again
 

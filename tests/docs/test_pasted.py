@@ -81,6 +81,7 @@ paid
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PASTED, ids=name_of)
 def test_a_page_shows_what_its_reader_gets(page: Path, redis_url: str, tmp_path: Path) -> None:
     """Broken by a program of the page that does not run alone, or by any line that it prints and the page does not."""

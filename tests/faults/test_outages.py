@@ -388,6 +388,21 @@ async def test_closing_during_an_outage_is_bounded(
     await until(lambda: not server.held())  # by their ttl at the latest
 
 
+async def test_closing_says_what_an_unanswered_acquire_may_hold(
+    proxy: FaultProxy, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server granted it, and cannot be told that nobody wants it. Kept by Release.settle."""
+    async with LockManager(proxy.url, request_timeout=0.5, ttl=1.0) as manager:
+        lost = proxy.cut(matching=ACQUIRE.sha.encode())
+        waiter = asyncio.create_task(enter(manager.lock(NAME)))
+        proxy.refuse()
+        await lost.hit()
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        assert server.locked()
+    assert f"lock '{NAME}' was not released, it expires by itself" in caplog.text
+
+
 async def test_a_slow_connection(proxy: FaultProxy, opened: Opener, server: Server) -> None:
     """50 ms each way: late, not wrong."""
     proxy.delay("requests", 0.05)

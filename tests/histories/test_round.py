@@ -24,6 +24,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.slow
 async def test_a_short_round(tmp_path: Path) -> None:
     """Every use, on one server that is killed and finds its data again."""
     options = {"ttl": 3.0, "recheck": 1.0, "request_timeout": 1.5, "liveness": 1.0}
@@ -34,6 +35,7 @@ async def test_a_short_round(tmp_path: Path) -> None:
     assert {use: len(times) for use, times in outcome.recoveries.items()} == dict.fromkeys(ALL, 1 + len(FAULTS))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not POSSIBLE, reason="it needs Linux and a C compiler")
 async def test_a_round_with_steps_of_the_clock(tmp_path: Path) -> None:
     """Back, and far ahead, and to the right time each time. Fences rise all the same."""

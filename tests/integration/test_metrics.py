@@ -31,8 +31,9 @@ def total():
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)
     value = registry.get_sample_value
-    taken = value("aiolock_acquires_total", {"kind": "lock", "outcome": "acquired"})
-    print(value("aiolock_held", {"kind": "lock"}), taken, value("aiolock_acquire_seconds_sum", {"kind": "lock"}))
+    labels = {"manager": "", "kind": "lock"}
+    taken = value("aiolock_acquires_total", {**labels, "outcome": "acquired"})
+    print(value("aiolock_held", labels), taken, value("aiolock_acquire_seconds_sum", labels))
 
 
 observer = PrometheusObserver()
@@ -165,8 +166,8 @@ async def test_renewals_and_a_lost_connection(redis_url: str, telemetry: Telemet
     (ratio,) = telemetry.points("aiolock.renewal.headroom_ratio")
     assert 0.6 < ratio.min <= 0.9
     assert exported("renewal_headroom_ratio_count") == ratio.count
-    assert exported.registry.get_sample_value("aiolock_disconnects_total") == 1
-    assert exported.registry.get_sample_value("aiolock_outage_seconds_count") == 1
+    assert exported.registry.get_sample_value("aiolock_disconnects_total", {"manager": ""}) == 1
+    assert exported.registry.get_sample_value("aiolock_outage_seconds_count", {"manager": ""}) == 1
     assert telemetry.value("aiolock.connection.losses") == 1
 
 

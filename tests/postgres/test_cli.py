@@ -61,24 +61,48 @@ async def test_doctor(database: Database, aiolock: CommandLine) -> None:
     assert "PostgreSQL" in found.output
 
 
+SOUND: dict[str, object] = {
+    "version": "18.4",
+    "commit": "on",
+    "fsync": "on",
+    "standbys": "",
+    "replicas": 0,
+    "granted": True,
+    "standby": False,
+    "pages": "on",
+    "left": 90,
+    "in_place": 0.99,
+    "old": 3,
+    "isolation": "read committed",
+}
+"""What a database answers in which all is well."""
+
+
 @pytest.mark.parametrize(
-    ("row", "topic", "level"),
+    ("other", "topic", "level"),
     [
-        (("18.4", "on", "on", "", 0, True), "crash", Level.OK),
-        (("18.4", "off", "on", "", 0, True), "crash", Level.PROBLEM),
-        (("18.4", "on", "off", "", 0, True), "crash", Level.PROBLEM),
-        (("18.4", "on", "on", "", 1, True), "failover", Level.ADVICE),
-        (("18.4", "local", "on", "*", 1, True), "failover", Level.ADVICE),
-        (("18.4", "on", "on", "", 0, False), "rights", Level.PROBLEM),
+        ({}, "crash", Level.OK),
+        ({"commit": "off"}, "crash", Level.PROBLEM),
+        ({"fsync": "off"}, "crash", Level.PROBLEM),
+        ({"pages": "off"}, "crash", Level.PROBLEM),
+        ({"replicas": 1}, "failover", Level.ADVICE),
+        ({"commit": "local", "standbys": "*", "replicas": 1}, "failover", Level.ADVICE),
+        ({"granted": False}, "rights", Level.PROBLEM),
+        ({"standby": True}, "topology", Level.PROBLEM),
+        ({"left": 19}, "sessions", Level.ADVICE),
+        ({"in_place": 0.5}, "table", Level.ADVICE),
+        ({"old": 1_000_001}, "table", Level.ADVICE),
+        ({"isolation": "serializable"}, "isolation", Level.PROBLEM),
     ],
 )
-def test_what_doctor_says(row: tuple[object, ...], topic: str, level: Level) -> None:
-    assert level in [found.level for found in examine_database(row) if found.topic == topic]
+def test_what_doctor_says(other: dict[str, object], topic: str, level: Level) -> None:
+    assert level in [found.level for found in examine_database([*(SOUND | other).values()]) if found.topic == topic]
 
 
 def test_what_doctor_does_not_say() -> None:
-    """Kept by examine_database: `standbys`."""
-    assert not [found for found in examine_database(("18.4", "on", "on", "*", 1, True)) if found.level != Level.OK]
+    """Kept by examine_database: `standbys`, and what is unknown."""
+    for other in ({"standbys": "*", "replicas": 1}, {"in_place": None, "old": None}, {"in_place": 1.0, "old": 7}):
+        assert {found.level for found in examine_database([*(SOUND | other).values()])} == {Level.OK}
 
 
 async def test_a_look_at_many_names(database: Database) -> None:

@@ -23,7 +23,7 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 async def test_closing_is_cancelled(database: Database) -> None:
-    """At each of its first suspensions. Kept by PostgresEngine.aclose: `finally`."""
+    """At each of its first suspensions. Kept by ServedEngine.aclose: `finally`."""
     theirs = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'aiolock' AND datname = current_database()"
     managers = [LockManager(database.url) for _ in range(6)]
     for turns, manager in enumerate(managers, 1):

@@ -16,6 +16,7 @@ from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, Loc
 from aiolock.backends.postgres import ear, engine
 from aiolock.backends.postgres.address import address_of
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
+from aiolock.backends.transactional import served
 
 from .conftest import Database
 
@@ -90,7 +91,6 @@ async def test_updates_are_made_in_place(database: Database) -> None:
         for _ in range(300):
             async with locks.lock("x"):
                 pass
-    database.run("SELECT pg_stat_force_next_flush()")
     for _ in range(500):
         ((updates, hot, size),) = database.run(
             "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables WHERE relname = 'rows'"
@@ -127,7 +127,7 @@ async def test_nothing_is_idle_in_a_transaction(database: Database) -> None:
 
 
 async def test_sessions_end(database: Database) -> None:
-    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and PostgresEngine.exchange: `over`."""
+    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
@@ -161,7 +161,7 @@ async def test_channels_that_take_longer_than_an_answer(database: Database, monk
 
 
 async def test_names_of_all_characters(url: str) -> None:
-    """PostgreSQL has no NUL. Kept by `_kept`."""
+    """PostgreSQL has no NUL. Kept by kept()."""
     names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b"]
     async with LockManager(url) as locks, LockManager(url) as others:
         leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
@@ -373,8 +373,8 @@ async def test_what_no_row_is(database: Database, damage: str) -> None:
     "fault", ["PERFORM no_such()", "PERFORM pg_sleep(60)", "PERFORM pg_terminate_backend(pg_backend_pid())"]
 )
 async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """What was done before it counts as done. Kept by PostgresEngine._sweep."""
-    monkeypatch.setattr(engine, "SWEEP", 1)
+    """What was done before it counts as done. Kept by ServedEngine._sweep."""
+    monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
         database.run("DROP FUNCTION aiolock.sweep_1")
         returns = f"RETURNS bigint LANGUAGE plpgsql AS 'BEGIN {fault}; RETURN 0; END'"
@@ -456,8 +456,8 @@ async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: py
 
 
 async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may ask for that name again. Kept by PostgresEngine._sweep."""
-    monkeypatch.setattr(engine, "SWEEP", 1)
+    """Nobody may ask for that name again. Kept by ServedEngine._sweep."""
+    monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url) as locks:
         database.run(
             "INSERT INTO aiolock.rows VALUES('old', 'string', '\"\"', 1, 1), ('new', 'string', '\"\"', 9e15, 1)"

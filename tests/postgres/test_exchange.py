@@ -18,7 +18,7 @@ from .conftest import Database
 
 KEYS = [f"aiolock:lock:{{{name}}}{part}" for name in "abc" for part in ("", ":queue")]
 CHANNELS = ["aiolock:manager:m", "aiolock:latch:{a}:free"]
-LISTENING = {CHANNELS[0]}
+LISTENING = {CHANNELS[0], "aiolock:lock:{b}"}  # and a transaction has this lock
 RELEASE = LockCalls(Keys("aiolock"), "a", 3000).release("m:1", 30_000, 0, "clean", False)
 
 
@@ -39,10 +39,13 @@ def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
                         plan.writes[key] = Row("hash", '{"owner":"m:\\u0000ä"}', choose.choice([None, 2**60]))
                     case 2:
                         plan.writes[key] = Row("string", "\0 text", 2**60)
+        lock = f"aiolock:lock:{{{name}}}"
         for channel in CHANNELS:
             if choose.random() < 0.3:
                 plan.hears[channel] = choose.choice([channel in LISTENING] * 3 + [True, False])
                 plan.messages.append((channel, "hello"))
+        if choose.random() < 0.3:
+            plan.hears[lock] = choose.choice([lock in LISTENING] * 3 + [True, False])
         plans.append(plan)
     return plans
 

@@ -25,6 +25,7 @@ def server() -> Iterator[OwnServer]:
     server.close()
 
 
+@pytest.mark.slow
 async def test_it_is_restarted(server: OwnServer) -> None:
     """A long lease lives, a short one is lost in time, a waiter goes on, and fences rise."""
     async with LockManager(server.url, ttl=60) as one, LockManager(server.url, ttl=60) as two:
@@ -59,6 +60,7 @@ async def test_nothing_listens_there() -> None:
     assert caught.value.transient
 
 
+@pytest.mark.slow
 async def test_it_stands_still(server: OwnServer) -> None:
     """A lease whose time is over meanwhile is lost, says its holder, before the server says so to anybody."""
     async with LockManager(server.url, ttl=1.5, request_timeout=1.0) as one, LockManager(server.url) as two:

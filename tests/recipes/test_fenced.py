@@ -437,8 +437,8 @@ def test_what_is_no_connection_of_a_thread(threads: aiolock.sync.LockManager, pa
 @pytest.mark.filterwarnings("ignore:memory")
 def test_another_database(threads: aiolock.sync.LockManager) -> None:
     engine = sqlalchemy.create_engine("sqlite://")
-    engine.dialect.name = "mysql"
-    refused = pytest.raises(ConfigurationError, match="knows PostgreSQL and SQLite, not mysql")
+    engine.dialect.name = "oracle"
+    refused = pytest.raises(ConfigurationError, match="knows PostgreSQL, MySQL and SQLite, not oracle")
     with engine.connect() as connection, threads.lock("doc") as lease, refused:
         aiolock.sync.fenced(lease, connection).__enter__()
     engine.dispose()

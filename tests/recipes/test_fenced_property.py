@@ -22,7 +22,6 @@ from aiolock.recipes.fenced import FENCES_TABLE, _finished
 from aiolock.recipes.transactions import _entered as entered
 from aiolock.recipes.transactions import _settled as settled
 from aiolock.testing import MemoryBackend
-from tests.support.generated import TIMES
 
 from .connections import TABLES, WAYS, Database, Way, nested, say
 
@@ -263,15 +262,19 @@ class CancelledAt:
                 thrown = error
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.awaited and not way.autocommits], ids=lambda way: way.name)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, id=way.name, marks=() if way.name in ("asyncpg", "aiosqlite") else pytest.mark.slow)
+        for way in WAYS
+        if way.awaited and not way.autocommits
+    ],
+)
 async def test_cancelled_at_each_await(way: Way, database: Database, lease: Any) -> None:
-    """All or nothing is there, nothing is locked, and it can be done again. Kept by `begin` and its rollback.
-
-    `make test` cancels at every other await, `make test-thorough` at each.
-    """
+    """All or nothing is there, nothing is locked, and it can be done again. Kept by `begin` and its rollback."""
     at = 0
     while True:
-        at += 1 if TIMES > 1 else 2
+        at += 1
         async with way.connect(database.address) as connection:
 
             async def block(connection: Any = connection) -> None:

@@ -10,12 +10,14 @@ import pytest
 from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
 from aiolock.scripts.base import Call
 from aiolock.scripts.commands import COMMANDS
+from aiolock.scripts.redisson import rw as redisson_wire
 from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
-FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue)
+FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue, redisson_wire)
 TEXT = "call('SET', K, 7, 'PX', '100000') "
 FIELDS = "call('HSET', K, 'a', 'x', 'b', 2) "
 ORDER = "call('ZADD', K, 5, 'e', 1, 'a', 3, 'cc', 3, 'c', '9', 'i') "
+PLACES = "call('RPUSH', K, 'a') call('RPUSH', K, 'b') call('RPUSH', K, 'a') "
 ALL = "call('ZRANGE', K, 0, -1, 'WITHSCORES')"
 RANKS = [(0, 0), (1, 2), (-1, -1), (-2, 9), (0, -2), (5, 6), (3, 1)]
 SCORES = [("-inf", "+inf"), (3, 5), ("(3", 5), (3, "(5"), ("(3", "(5"), (6, 8), ("(9", "+inf"), (9, 1)]
@@ -36,6 +38,7 @@ def answer(side: Side, lua: str) -> object:
     [
         "return call('SET', K, 'a', 'PX', 100)",
         TEXT + "return { call('GET', K), call('GET', L) }",
+        TEXT + "return { call('INCR', K), call('GET', K), call('PTTL', K) > 1, call('INCR', L), call('PTTL', L) }",
         TEXT + "return { call('EXISTS', K, L, K), call('EXISTS', L) }",
         TEXT + "return { call('DEL', K, L), call('DEL', K) }",
         TEXT + "call('SET', L, 8, 'PX', 9000) return { call('DEL', K, L), call('EXISTS', K, L) }",
@@ -62,6 +65,10 @@ def answer(side: Side, lua: str) -> object:
             + "call('ZREVRANGEBYSCORE', K, most, least, 'WITHSCORES', 'LIMIT', 1, 2) }"
             for least, most in SCORES
         ),
+        PLACES + "return { call('LREM', K, 0, 'a'), call('LREM', K, 0, 'c'), call('LREM', L, 0, 'c') }",
+        *(PLACES + f"call('LREM', K, 0, 'a') call('LREM', K, 0, 'b') return call({words})"
+          for words in ("'EXISTS', K", "'LRANGE', K, 0, 9")),
+        *(PLACES + f"return call('LRANGE', K, {start}, {stop})" for start, stop in RANKS),
         "return { call('PUBLISH', 'c', 'x'), call('PUBSUB', 'NUMSUB', 'c') }",
         "local time = call('TIME') return { #time, type(time[1]), #time[2] <= 6 }",
         *(f"{TEXT} return call({words})" for words in ("'HSET', K, 'a', 1", "'HGETALL', K", "'ZADD', K, 1, 'a'")),

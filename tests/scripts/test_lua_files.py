@@ -8,6 +8,7 @@ import pytest
 
 import aiolock.scripts
 from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
+from aiolock.scripts.redisson import rw as redisson_wire
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
@@ -31,6 +32,7 @@ PRELUDES = {
     "queue": {part for part in queue.ASK if "/" not in part},
     "guard": {"names", "holders"},
     "once": {"run"},
+    "redisson": {"grant", "line"},
     "scripts": {"sharded", "replicated"},
 }
 """What goes in front of scripts: it need not answer by itself."""
@@ -44,7 +46,7 @@ def test_there_are_scripts() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [lock, multi, queue, latch, guard, condition, once], ids=lambda family: family.__name__
+    "family", [lock, multi, queue, latch, guard, condition, once, redisson_wire], ids=lambda family: family.__name__
 )
 def test_every_file_is_a_script_or_goes_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]

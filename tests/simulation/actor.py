@@ -21,6 +21,7 @@ from aiolock import (
     WaitTimeout,
 )
 from aiolock.primitives.rw_lock import FULL
+from aiolock.redisson import Redisson
 
 from .model import PERMITS, Model, Stay, Wish
 from .plan import Step, Worker
@@ -101,6 +102,10 @@ class Actor:
         elif error is not None and not self._expected(step, error):
             trace = "".join(traceback.format_exception(error))
             self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
+        if isinstance(error, LockLost) and error.reason in (LossReason.TAKEN_OVER, LossReason.DELETED):
+            ended = [stay for stay in self._stays if stay.lease._hold.owner in self._scene.server.released]
+            if ended and len(self._stays) == 1:
+                self._world.fail(f"{ended[0]} was told of a loss, though its own release has ended it")
         for stay in self._stays:
             if error is None and stay.overtaken:
                 self._world.fail(f"{stay} ended in silence, though {stay.overtaken} came in meanwhile")
@@ -183,6 +188,8 @@ class Actor:
         kind, names, weight = "lock", (name,), 1
         primitive: Any
         match step.what:
+            case "redisson":
+                kind, primitive = "redisson", Redisson(manager).lock(name, **options)
             case "fair":
                 primitive = manager.fair_lock(name, **options)
             case "read":
@@ -246,7 +253,7 @@ class Actor:
                 if wish.kind == "semaphore":
                     return
                 async with primitive.acquire(timeout=step.timeout) as inner:
-                    if inner.fence != lease.fence:
+                    if inner._hold.fence != lease._hold.fence:
                         self._world.fail(f"{self.name} nests with another fence")
                     await asyncio.sleep(step.seconds / 3)
                 await asyncio.sleep(step.seconds / 3)

@@ -33,6 +33,20 @@ def draw(seed: int | str) -> Plan:
     return _losing_the_queue(plan, dice) if chance > 15 / 16 else plan
 
 
+def draw_redisson(seed: int) -> Plan:
+    """Return the plan of a seed, in which each lock is Redisson's."""
+    plan = draw(seed)
+    workers = tuple(replace(worker, steps=tuple(map(_on_redisson, worker.steps))) for worker in plan.workers)
+    return replace(plan, workers=workers)
+
+
+def _on_redisson(step: Step) -> Step:
+    if step.what not in HOLDING:
+        return step
+    how = "plain" if step.how in ("detach", "part") else step.how
+    return replace(step, what="redisson", name=step.name[:1], how=how, n=1)
+
+
 def _blocking(plan: Plan, dice: Random) -> Plan:
     """Blocks begin by blocking the loop, one name for all, and what follows a grant is late, refused or lost."""
 

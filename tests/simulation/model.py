@@ -22,7 +22,7 @@ SLACK = 0.06
 ROUNDING_MS = 3
 PERMITS = 3
 """The capacity of each semaphore."""
-CAPACITY = {"lock": 1, "rw": FULL, "semaphore": PERMITS}
+CAPACITY = {"lock": 1, "redisson": 1, "rw": FULL, "semaphore": PERMITS}
 
 
 @dataclass(eq=False)
@@ -32,7 +32,7 @@ class Wish:
     Attributes:
         who: the task's name.
         process: where it runs.
-        kind: "lock", "rw" or "semaphore".
+        kind: "lock", "redisson", "rw" or "semaphore".
         names: all of them.
         weight: how much of each.
         fair: it waits in an order of tasks.
@@ -76,7 +76,7 @@ class Stay:
     overtaken: str = ""
 
     def __str__(self) -> str:
-        return f"{self.wish.who} in {self.wish.kind} {'+'.join(self.wish.names)} (fence {self.lease.fence})"
+        return f"{self.wish.who} in {self.wish.kind} {'+'.join(self.wish.names)} (fence {self.lease._hold.fence})"
 
 
 class Model:
@@ -106,7 +106,7 @@ class Model:
         self.troubled_until = 0.0
         self._unordered_until = 0.0
         self._highest: dict[tuple[str, str], int] = {}
-        self._free_since: dict[str, float] = {}
+        self._free_since: dict[tuple[str, str], float] = {}
 
     # What happens.
 
@@ -137,7 +137,8 @@ class Model:
         else:
             self._check_order(stay)
             self._check_room(stay)
-            self._check_fence(stay)
+            if wish.kind != "redisson":  # which has none
+                self._check_fence(stay)
             self._check_truth(stay)
         self.inside.append(stay)
         return stay
@@ -243,6 +244,8 @@ class Model:
     def _kept(self, kind: str, name: str, owner: str) -> int:
         """For how many ms the server keeps the owner's hold."""
         store = self.server.store
+        if kind == "redisson":
+            return store.pttl(name) if store.hget(name, owner) else 0
         if kind == "lock":
             state = locks.state(store, name)
             return state.pttl if state.holder == owner else 0
@@ -255,13 +258,16 @@ class Model:
         """No one sleeps long beside a free lock."""
         now, plan = self.world.now, self.plan
         bound = max(plan.recheck, plan.liveness) + 2.0
-        for name in {name: None for wish in self.waiting if wish.kind == "lock" for name in wish.names}:
-            if locks.held(self.server.store, name):
-                self._free_since.pop(name, None)
+        for kind, name in {(wish.kind, name): None for wish in self.waiting for name in wish.names}:
+            store = self.server.store
+            if kind in ("rw", "semaphore"):
                 continue
-            free = self._free_since.setdefault(name, now)
+            if store.exists(name) if kind == "redisson" else locks.held(store, name):
+                self._free_since.pop((kind, name), None)
+                continue
+            free = self._free_since.setdefault((kind, name), now)
             for wish in self.waiting:
-                if wish.kind == "lock" and wish.names == (name,):
+                if wish.kind == kind and wish.names == (name,):
                     since = max(free, wish.began, self.troubled_until + 2 * plan.request_timeout + 3.0)
                     if now - since > bound and wish.process.ran(since, now) > bound:
                         self.world.fail(f"{wish.who} sleeps beside {name!r}, free for {now - since:.1f} s")
@@ -269,9 +275,8 @@ class Model:
     def _check_order(self, stay: Stay) -> None:
         """How many came in before it, and whether one of them came later; only while nothing goes wrong."""
         new, plan = stay.wish, self.plan
-        if new.kind == "lock":
-            for name in new.names:
-                self._free_since.pop(name, None)
+        for name in new.names:
+            self._free_since.pop((new.kind, name), None)
         if not plan.orderly or new.kind != "lock" or self.world.now < self._unordered_until:
             return
         grace = 12 * plan.latency + 0.05

@@ -17,7 +17,7 @@ from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from aiolock.core.waiting.waiter import Waiter
 from aiolock.scripts import lock
-from aiolock.scripts.outcomes import Granted
+from aiolock.scripts.outcomes import Granted, Missing
 from tests.support.lua import edit
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -133,6 +133,22 @@ def closed_managers_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueEntries, "departures", lambda self, manager: [])
 
 
+def grant_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A task that is cancelled after its grant, before it runs, leaves it as it is."""
+    patch.setattr(LocalQueue, "_pass_over", lambda self, entry: None)
+
+
+def resent_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A repeated release that finds nothing counts as a loss."""
+    judge = Release._judge
+
+    def strict(self: Release, hold: Hold, missing: Missing) -> None:
+        self.resent = False
+        judge(self, hold, missing)
+
+    patch.setattr(Release, "_judge", strict)
+
+
 MUTATIONS: dict[Mutation, int] = {
     negative_margin: 0,
     release_without_owner: 5,
@@ -150,5 +166,7 @@ MUTATIONS: dict[Mutation, int] = {
     places_forgotten: 60,
     numbers_forgotten: 60,
     closed_managers_stay: 25,
+    grant_dropped: 5300,
+    resent_ignored: 5010,
 }
 """Each with a seed from which it is soon found."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiolock.core.holding.release import Release
+from aiolock.core.waiting.queue_entry import QueueEntry
+from aiolock.core.waiting.wait import GRANTED
 from tests.support import locks
 
 from .plan import Plan
@@ -101,7 +103,11 @@ def _quiet(backend: Any) -> bool:
 
 def _known(runtime: Runtime) -> Iterator[str]:
     yield from runtime.holds
-    yield from runtime.queue_entries
+    for owner, entry in runtime.queue_entries.items():
+        if (
+            not isinstance(entry, QueueEntry) or entry.state is not GRANTED
+        ):  # it becomes a hold in the next turn, or ends
+            yield owner
     scheduler = runtime.scheduler
     for items in scheduler._seconds.values():
         yield from (item._owner for item in items if isinstance(item, Release))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, latch, lock, multi, queue
+from aiolock.scripts import commands, latch, lock, multi, queue, redisson
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
 
@@ -14,7 +14,7 @@ from .process import Process
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
-    script.sha: script for family in (lock, queue, multi, latch) for script in family.SCRIPTS
+    script.sha: script for family in (lock, queue, multi, latch, redisson) for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000
 
@@ -57,6 +57,7 @@ class Server:
         self._kill = kill
         self._around = around
         self._scripts: set[str] = set()
+        self.released: set[str] = set()  # owners that a release of their own has ended
         self._answering: Connection | None = None
         self._output: list[bytes] = []
 
@@ -171,6 +172,8 @@ class Server:
             raise Refusal(str(error)) from None
         if script.name == "force_release":
             self.forced()
+        if script.name == "release" and str(as_text(reply)).startswith("released"):
+            self.released.add(words[keys:][0])
         self.world.note(script.name, f"{number}: {short(words[keys:])} -> {short(reply)}", connection.name)
         self._around("after", number, connection.process)
         return encode(reply)

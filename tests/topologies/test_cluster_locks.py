@@ -14,6 +14,8 @@ from aiolock import Lease, LockLost, LockManager
 from aiolock.manager_options import ManagerOptions
 from tests.support.cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 TTL = 6.0
 ENOUGH = 30.0
 

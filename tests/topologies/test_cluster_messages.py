@@ -17,6 +17,8 @@ from tests.support.cluster_node import ClusterNode
 
 from .test_cluster_locks import ENOUGH
 
+pytestmark = pytest.mark.slow
+
 LIVENESS = 300.0
 """Seconds after a third of which a waiter that hears nothing asks again: too late for these tests."""
 USER = "hearer"

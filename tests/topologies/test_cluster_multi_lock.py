@@ -13,6 +13,8 @@ import pytest
 from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager
 from tests.support.cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 TTL = 6.0
 ENOUGH = 30.0
 

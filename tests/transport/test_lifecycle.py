@@ -147,8 +147,27 @@ async def test_a_connection_lost_while_closing(connect: Connect, proxy: FaultPro
     assert backend._dialer.opened == 2
 
 
+async def test_closing_in_a_pause_between_two_attempts(
+    connect: Connect, proxy: FaultProxy, raw: redis.asyncio.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What must be written gets one more attempt, or an unanswered acquire would hold its lock for a ttl. Kept by
+    RedisBackend.finish."""
+    backend = await connect(proxy.url)
+    monkeypatch.setattr("aiolock.backends.redis.backoff.Backoff.next", lambda self: 3600.0)
+    proxy.refuse()
+    proxy.reset()
+    await until(lambda: backend._session is None)
+    backend._backoff.hurry()
+    await until(lambda: backend.unreachable is not None and backend._attempt is None)
+    future = backend.run(append("x", lambda: True))
+    proxy.heal()
+    await asyncio.wait_for(backend.aclose(), 10)
+    assert await result(future) == 1
+    assert await raw.lrange("seen", 0, -1) == [b"x"]
+
+
 async def test_a_connection_lost_for_good_while_closing(proxy: FaultProxy) -> None:
-    """There is no second attempt to connect to wait for."""
+    """It waits for no third attempt to connect."""
     backend = RedisBackend(proxy.url, request_timeout=30.0)
     await backend.open(timeout=5, reconnected=lambda: None)
     hold = proxy.hold("requests")

@@ -17,7 +17,7 @@ import redis.exceptions
 import trustme
 
 from aiolock.backends.redis import RedisBackend, ServerConnector
-from aiolock.backends.redis.resolver import Resolver
+from aiolock.backends.resolver import Resolver
 from aiolock.errors import BackendError
 from aiolock.testing.server import RedisServer
 

@@ -38,6 +38,7 @@ def run(command: list[str]) -> str:
     return subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_sample_code(checker: object) -> None:
     """Every line of `accepted.py` passes; in the other two all marked lines fail, and no others."""

@@ -20,7 +20,7 @@ LAYERS = [
     {"core"},
     {"primitives"},
     {"manager", "manager_options"},
-    {"recipes", "testing"},
+    {"recipes", "redisson", "testing"},
     {"contrib", "sync"},
     {"cli", "__main__"},
 ]
@@ -143,8 +143,12 @@ OF_FRAMEWORKS = {
 
 
 OF_FILES = {
+    "backends/mysql/__init__.py": {"asyncmy"},
+    "backends/mysql/session.py": {"asyncmy"},
     "backends/postgres/__init__.py": {"asyncpg"},
+    "backends/postgres/address.py": {"asyncpg", "sqlalchemy"},
     "backends/postgres/session.py": {"asyncpg"},
+    "backends/stores.py": {"asyncpg", "sqlalchemy"},
     "recipes/transactions.py": {"django", "sqlalchemy"},
     "scripts/interpreter.py": {"lupa"},
     "testing/pytest_plugin.py": {"pytest"},

@@ -15,11 +15,21 @@ from typing import Any
 import aiolock
 import aiolock.events
 import aiolock.recipes
+import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.redisson
 import aiolock.testing
 from aiolock.record import Record
 
-MODULES = (aiolock, aiolock.events, aiolock.recipes, aiolock.sync, aiolock.testing)
+MODULES = (
+    aiolock,
+    aiolock.events,
+    aiolock.recipes,
+    aiolock.redisson,
+    aiolock.sync,
+    aiolock.sync.redisson,
+    aiolock.testing,
+)
 FROZEN = Path(__file__).with_name("public_api.txt")
 HAND_MADE = ("__init__", "__await__", "__aenter__", "__aexit__")
 FACTORIES_ONLY = (
@@ -33,6 +43,11 @@ FACTORIES_ONLY = (
     "Lock",
     "Once",
     "Owner",
+    "RFairLock",
+    "RFencedLock",
+    "RLock",
+    "RReadWriteLock",
+    "RReadWriteLockSide",
     "RWLock",
     "RWLockSide",
     "Semaphore",

@@ -85,6 +85,7 @@ def test_names_in_docstrings_exist(code: Code) -> None:
     assert stale == []
 
 
+@pytest.mark.slow
 def test_it_finds_what_moved(code: Code) -> None:
     assert code.has("Hold", "verify")
     assert code.has("FairLock", "acquire")  # its base's

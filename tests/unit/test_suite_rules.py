@@ -92,6 +92,7 @@ def test_what_fails_a_test(tmp_path: Path) -> None:
     assert code == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.mark.slow
 def test_what_fails_a_run(tmp_path: Path) -> None:
     """Although each of its tests passes; its workers tell the run what they saw."""
     code, output = run(tmp_path, GREEN, "-n1")
@@ -101,6 +102,7 @@ def test_what_fails_a_run(tmp_path: Path) -> None:
     assert code == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_says_where(tmp_path: Path) -> None:
     code, output = run(tmp_path, HANGING, "-n1", "-o", "faulthandler_timeout=0.5")
     assert "in test_hangs" in output

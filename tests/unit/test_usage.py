@@ -69,7 +69,7 @@ def test_a_manager_is_made_with_a_url(arguments: dict[str, Any], told: str) -> N
 
 
 @pytest.mark.parametrize(
-    "url", ["mssql://localhost/x", "mysql://u:secret@localhost/x", "sqlite+aiosqlite:///x.db", "SQLITE:///x.db"]
+    "url", ["mssql://localhost/x", "oracle://u:secret@localhost/x", "sqlite+aiosqlite:///x.db", "SQLITE:///x.db"]
 )
 def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None:
     """But not what follows its scheme, which may be a password."""
@@ -77,7 +77,7 @@ def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None
         LockManager(url)
     told = str(caught.value)
     assert told.startswith(f"{url.partition('//')[0]}// is not supported: write redis://")
-    assert "sqlite:///locks.db for a file, postgresql://user@host/database, or memory:// for tests" in told
+    assert "postgresql://user@host/database, mysql://user@host/database, or memory:// for tests" in told
     assert "secret" not in told
 
 

@@ -14,7 +14,7 @@ from ...event_log import log_event
 from ...events import Event
 from ...scripts.base import Call
 from ...scripts.outcomes import awaits
-from ..base import Backend, Wake, nothing
+from ..base import Abilities, Backend, Wake, nothing
 from ..presence import PRESENCE, Presence
 from ..redis import Complaints, Elsewhere, Handshake, RedisBackend, Replicas
 from ..redis.seeds import Address, Seeds
@@ -49,10 +49,11 @@ class ClusterBackend(Backend):
     Attributes:
         clock: as given.
         db: 0.
-        abilities: all.
+        abilities: all, on several servers.
     """
 
     db = 0
+    abilities: Abilities = Abilities(single=False)
 
     def __init__(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+from ..transactional.channels import ear_of, name_of
 from ..transactional.engine import Unavailable
-from ..transactional.plan import number_of
 from .address import Address
 from .session import Session, dial, meaning
 
@@ -79,6 +80,16 @@ class Ear:
                 if moved == self._moved:
                     raise
 
+    @asynccontextmanager
+    async def marked(self) -> AsyncIterator[int]:
+        """Hold a lock with a number that nobody else has: who cannot get it is in the same database."""
+        number = secrets.randbits(62)
+        async with asyncio.timeout(self._timeout), self._alone:
+            assert self._session is not None
+            await self._session.link.fetchval("SELECT pg_advisory_lock($1)", number)
+            yield number
+            await self._session.link.fetchval("SELECT pg_advisory_unlock($1)", number)
+
     async def keep(self) -> None:
         """Look after the session until it is cancelled: if it ends, listen again."""
         pause = FIRST_PAUSE
@@ -96,9 +107,8 @@ class Ear:
         """End the session without a word."""
         session, self._session = self._session, None
         self._tuned = set()
-        if session is not None and not session.over:
-            with contextlib.suppress(Exception):  # its loop may be closed
-                session.link.terminate()
+        if session is not None:
+            session.end()
 
     async def _watch(self, session: Session) -> None:
         """Return when it has ended."""
@@ -161,22 +171,6 @@ class Ear:
         channel = self._channels.get(name)
         if channel is not None:
             self._told(channel, str(payload))
-
-
-def name_of(channel: str) -> str:
-    """The name of a channel in the database, of 63 bytes at most. Those on which several listen are marked."""
-    kind = "s" if is_shared(channel) else "m"
-    return f"aiolock_{kind}_{hashlib.blake2b(channel.encode(), digest_size=20).hexdigest()}"
-
-
-def is_shared(channel: str) -> bool:
-    """Whether several managers may listen: it is a name's, and not a manager's own."""
-    return "{" in channel
-
-
-def ear_of(name: str) -> int:
-    """The number of the lock that whoever listens holds; `name` is the one in the database."""
-    return number_of(f"ear {name}")
 
 
 def _manner(name: str) -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
-from ...errors import BackendError
-from ...scripts.view import Command
-from ..survey import Reader
 from ..transactional.engine import Unavailable
-from ..transactional.loaded import Row
-from ..transactional.replies import SCAN, keys_of, page_of, replies
+from ..transactional.reader import ServedReader
 from .address import address_of
-from .engine import kept, shown
 from .session import Session, dial, meaning
 
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
@@ -22,12 +17,15 @@ PAGE = """SELECT key FROM aiolock.rows WHERE key > $1 AND (expires_us IS NULL OR
   ORDER BY key LIMIT $3"""
 
 
-class DatabaseReader(Reader):
-    """Answers the commands of a server, from the rows of a database; changes none of them.
+class DatabaseReader(ServedReader[Session]):
+    """See `ServedReader`.
 
     Args:
         url: of the database.
         timeout: seconds for each answer.
+
+    Attributes:
+        pooled: its answers came through a pooler.
 
     Raises:
         ConfigurationError: the URL names no database.
@@ -35,64 +33,38 @@ class DatabaseReader(Reader):
 
     def __init__(self, url: str, timeout: float = 5.0) -> None:
         self._at = address_of(url)
-        self.address: str = self._at.name
-        self.ahead_us: int = 0
-        self.moving: int = 0
-        self._shares = False
-        self._seconds = timeout
-        self._session: Session | None = None
+        super().__init__(self._at.name, timeout)
+        self.pooled: bool = False
 
-    async def read(self, commands: Sequence[Command]) -> list[object]:
-        """See `Reader.read`. Cost: a round trip for the time, one for the rows, and one for each SCAN.
+    async def dial(self) -> Session:
+        """See `ServedReader.dial`."""
+        session = await dial(self._at, self._seconds, pooled=True)
+        self.pooled = session.pooled
+        return session
 
-        Raises:
-            AiolockError: the database cannot be used, or nobody has kept locks in it.
-        """
-        try:
-            async with asyncio.timeout(self._seconds):
-                session = await self._connect()
-                async with session.link.transaction(isolation="repeatable_read", readonly=True):
-                    return await self._replies(session, commands)
-        except Exception as error:
-            why = meaning(self._at, error, self._seconds, ran=False)
-            raise why.error from why.__cause__
+    async def query(self, session: Session, statement: str, *values: object) -> Sequence[Sequence[Any]]:
+        """See `ServedReader.query`."""
+        rows: Sequence[Sequence[Any]] = await session.link.fetch(statement, *values)
+        return rows
 
-    async def close(self) -> None:
-        """End the session."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.link.terminate()
+    @asynccontextmanager
+    async def looking(self, session: Session) -> AsyncIterator[None]:
+        """See `ServedReader.looking`."""
+        async with session.link.transaction(isolation="repeatable_read", readonly=True):
+            yield
 
-    async def fetch(self, query: str, *values: object) -> list[list[object]]:
-        """Ask for something else than locks. Raises what `read` does."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                return [list(row) for row in await (await self._connect()).link.fetch(query, *values)]
-        except Exception as error:
-            why = meaning(self._at, error, self._seconds, ran=False)
-            raise why.error from why.__cause__
+    async def now(self, session: Session) -> int:
+        """See `ServedReader.now`."""
+        return int(await session.link.fetchval(NOW))
 
-    async def _connect(self) -> Session:
-        if self._session is None or self._session.over:
-            session = await dial(self._at, self._seconds)
-            if not session.equipped:
-                session.link.terminate()
-                raise Unavailable(BackendError("", f"{self.address}: nobody has kept locks in this database"))
-            self._session = session
-        return self._session
+    async def rows(self, session: Session, keys: Sequence[str]) -> Sequence[Sequence[Any]]:
+        """See `ServedReader.rows`."""
+        return await self.query(session, ROWS, keys)
 
-    async def _replies(self, session: Session, commands: Sequence[Command]) -> list[object]:
-        link = session.link
-        now: int = await link.fetchval(NOW)
-        self.ahead_us = now - time.time_ns() // 1000
-        rows: dict[str, Row] = {}
-        keys = keys_of(commands)
-        for key, kind, text, expires in await link.fetch(ROWS, [kept(key) for key in keys]) if keys else ():
-            rows[shown(key)] = Row.of_json(kind, text, expires)
-        scanned: dict[Command, list[str]] = {}
-        for command in commands:
-            if command[0] == SCAN:
-                page = page_of(command)
-                found = await link.fetch(PAGE, kept(page.after), now, page.most)
-                scanned[command] = [shown(key) for (key,) in found]
-        return replies(now, rows, commands, scanned)
+    async def page(self, session: Session, after: str, now_us: int, most: int) -> Sequence[Sequence[Any]]:
+        """See `ServedReader.page`."""
+        return await self.query(session, PAGE, after, now_us, most)
+
+    def meaning(self, error: Exception) -> Unavailable:
+        """See `ServedReader.meaning`."""
+        return meaning(self._at, error, self._seconds, ran=False)

@@ -112,4 +112,46 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   old AS (DELETE FROM aiolock.turns WHERE tag IN (SELECT tag FROM aiolock.turns
     WHERE until_us < (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1000000 FOR UPDATE SKIP LOCKED))
   SELECT count(*) FROM gone $$;
-REVOKE ALL ON FUNCTION aiolock.exchange_1, aiolock.sweep_1 FROM public;
+
+-- For how many ms somebody holds a lock by a lease, as lock/state.lua says it; 0 if nobody does, -2 if it cannot be read.
+CREATE OR REPLACE FUNCTION aiolock.left_1(lock text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE now_us bigint; ends bigint; own text;
+BEGIN
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, r.expires_us,
+    CASE WHEN r.value->>'owner' IS NULL THEN '' WHEN r.value->>'expires' ~ '^[0-9]{1,16}$' THEN r.value->>'expires' END
+    INTO now_us, ends, own
+    FROM (SELECT expires_us, regexp_replace(value::text, '(?<!\\)((\\\\)*)\\u0000', '\1%00', 'g')::json AS value -- as above
+      FROM aiolock.rows WHERE key = lock) AS r;
+  IF NOT FOUND OR own = '' THEN RETURN 0; ELSIF own IS NULL THEN RETURN -2; END IF;
+  RETURN greatest(0, own::bigint - now_us / 1000, (ends - now_us - 86400000000 + 999) / 1000); -- NULL does not count
+END $$;
+
+-- Takes a lock for the rest of the transaction of whoever calls it. What takes it beside that, and other transactions, tries
+-- or has the lock `number`: so whoever gets that sees in the row who has got the lock before.
+--   wait: milliseconds to wait for another transaction; NULL for as long as it takes.
+-- Returns 0 if it is taken; for how many ms somebody else has it, or 1 if a transaction has; -1: the isolation level is
+-- another than READ COMMITTED, where the row would be an old one; -2: the row cannot be read. Then nothing was taken.
+CREATE OR REPLACE FUNCTION aiolock.hold_1(lock text, number bigint, wait bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = 0 AS $$
+DECLARE ms bigint;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN RETURN -1; END IF;
+  ms := aiolock.left_1(lock);
+  IF ms <> 0 THEN RETURN ms; END IF;
+  BEGIN -- what is locked here is unlocked if this ends with an error
+    IF wait = 0 THEN
+      IF NOT pg_try_advisory_xact_lock(number) THEN RETURN 1; END IF;
+    ELSE
+      PERFORM set_config('lock_timeout', coalesce(wait, 0)::text, true);
+      PERFORM pg_advisory_xact_lock(number);
+    END IF;
+    ms := aiolock.left_1(lock);
+    IF ms <> 0 THEN RAISE EXCEPTION 'somebody was faster'; END IF;
+    RETURN 0;
+  EXCEPTION
+    WHEN lock_not_available THEN RETURN 1;
+    WHEN raise_exception THEN RETURN ms;
+  END;
+END $$;
+REVOKE ALL ON FUNCTION aiolock.exchange_1, aiolock.sweep_1, aiolock.left_1, aiolock.hold_1 FROM public;

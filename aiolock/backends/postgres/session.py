@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from ...clock import format_seconds
 from ...errors import BackendError, ConfigurationError
 from ..transactional.engine import Unavailable
 from .address import Address
+from .loop import ResolvingLoop
 
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
@@ -31,8 +34,9 @@ HINTS = {
 WITHOUT_SCHEMA = frozenset({"42501", "42883", "3F000", "42P01"})
 """Nor these: no right, no function, no schema, no table."""
 GREETING = """SELECT pg_backend_pid(), to_regprocedure('aiolock.exchange_1(bigint, bigint, bigint, bigint, bigint[],
-  int[], text[], bigint[], int[], text[], text[], bigint[], json)') IS NOT NULL,
-  (SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout')"""
+  int[], text[], bigint[], int[], text[], text[], bigint[], json)') IS NOT NULL"""
+FOREVER = "idle_session_timeout"
+"""A setting of sessions; PostgreSQL 13 does not have it."""
 
 WANTED = "and names of locks need UTF8: give the locks a database of their own, with ENCODING 'UTF8' TEMPLATE template0"
 
@@ -42,14 +46,16 @@ class Session:
 
     Args:
         link: asyncpg's.
+        pooled: each transaction may run in another session of the server.
 
     Attributes:
-        link: see above.
+        link, pooled: see above.
         equipped: the database has our functions.
     """
 
-    def __init__(self, link: asyncpg.Connection[Any]) -> None:
+    def __init__(self, link: asyncpg.Connection[Any], pooled: bool) -> None:
         self.link = link
+        self.pooled = pooled
         self.equipped = False
 
     @property
@@ -57,47 +63,93 @@ class Session:
         """Whether it has ended."""
         return bool(self.link.is_closed())
 
+    async def close(self) -> None:
+        """End it, and say so."""
+        await self.link.close(timeout=1.0)
 
-async def dial(address: Address, timeout: float) -> Session:
+    def end(self) -> None:
+        """End it without a word."""
+        with contextlib.suppress(Exception):  # its loop may be closed
+            self.link.terminate()
+
+
+async def dial(address: Address, timeout: float, pooled: bool = False) -> Session:
     """Connect.
 
     Args:
         address: the database.
         timeout: seconds for that, and for each answer.
+        pooled: it may be a pooler: all that is asked for is a transaction of its own.
 
     Raises:
         Unavailable: no connection now, or none that is of use.
     """
-    ms = str(max(1, int(timeout * 1000)))
-    settings = {
-        "application_name": "aiolock",
-        "default_transaction_isolation": "read committed",
-        "default_transaction_read_only": "off",
-        "statement_timeout": ms,
-        "lock_timeout": ms,
-        "jit": "off",
-    }
-    options = {} if "target_session_attrs" in address.dsn else {"target_session_attrs": "primary"}
+    link: Any = None
     try:
-        link = await asyncpg.connect(address.dsn, timeout=timeout, server_settings=settings, **options)
-    except Exception as error:
-        if "startup parameter" in str(error):  # as PgBouncer says it
-            raise _pooled(address) from error
-        raise meaning(address, error, timeout, ran=False) from error
-    session = Session(link)
-    try:
-        pid, session.equipped, _ = await link.fetchrow(GREETING)
-        if pid != link.get_server_pid():
-            raise _pooled(address)
+        link = await _connect(address, timeout, shared=False)
+        equipped = None if link is None else await _greet(link)
+        shared = link is None or equipped is None
+        if shared:
+            if link is not None:
+                link.terminate()
+            if not pooled:
+                raise _pooled(address)
+            link = await _connect(address, timeout, shared=True)
+            _, equipped = await link.fetchrow(GREETING)
+        session = Session(link, shared)
+        session.equipped = bool(equipped)
         encoding = link.get_settings().server_encoding
         if encoding != "UTF8":
             raise Unavailable(ConfigurationError("", f"{address.name}: its encoding is {encoding}, {WANTED}"))
     except BaseException as error:
-        link.terminate()
+        if link is not None:
+            link.terminate()
         if isinstance(error, Unavailable) or not isinstance(error, Exception):
             raise
         raise meaning(address, error, timeout, ran=False) from error
     return session
+
+
+async def _greet(link: asyncpg.Connection[Any]) -> bool | None:
+    """Return whether our functions are there; None if another session answers, or one without our statement."""
+    own = link.get_server_pid()
+    forever = (
+        f"(SELECT set_config(name, '0', false) FROM pg_settings WHERE name = '{FOREVER}' AND pg_backend_pid() = {own})"
+    )
+    try:
+        pid, equipped, _ = await link.fetchrow(f"{GREETING}, {forever}")
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError):
+        return None
+    return equipped if pid == own else None
+
+
+async def _connect(address: Address, timeout: float, shared: bool) -> asyncpg.Connection[Any] | None:
+    """Return a connection; None if what is there refuses settings of a session, as a pooler does."""
+    ms = str(max(1, int(timeout * 1000)))
+    given = {"target_session_attrs": "primary", **address.settings()}
+    if "target_session_attrs" in (given.get("dsn") or ""):
+        del given["target_session_attrs"]
+    if shared:  # a statement that is prepared in one session is unknown in another
+        given["server_settings"], given["statement_cache_size"] = {"application_name": "aiolock"}, 0
+    else:
+        given["server_settings"] = {
+            **(given.get("server_settings") or {}),
+            "application_name": "aiolock",
+            "default_transaction_isolation": "read committed",
+            "default_transaction_read_only": "off",
+            "statement_timeout": ms,
+            "lock_timeout": ms,
+            "jit": "off",
+        }
+    try:
+        loop = asyncio.get_running_loop()
+        link = await asyncpg.connect(**given, timeout=timeout, loop=ResolvingLoop(loop, address.resolver))
+        link._loop = loop  # it asks which task of it runs
+        return link
+    except asyncpg.PostgresError as error:
+        if shared or "startup parameter" not in str(error):  # as PgBouncer says it
+            raise
+        return None
 
 
 def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Unavailable:
@@ -111,6 +163,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     """
     if isinstance(error, Unavailable):
         return error
+    if isinstance(error, ConfigurationError):
+        return Unavailable(error)
     state = str(getattr(error, "sqlstate", None) or "")
     said = str(error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
@@ -133,5 +187,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
 
 
 def _pooled(address: Address) -> Unavailable:
-    text = f"{address.name} is a pooler that shares sessions: give the address of the PostgreSQL server itself"
+    text = (
+        f"{address.name} is a pooler, which shares sessions: give the address of the PostgreSQL server itself; or add "
+        "listen=host:port of the server to the URL, so that only what listens goes there; or poll, with waiting=Poll()"
+    )
     return Unavailable(ConfigurationError("", text))

@@ -225,7 +225,8 @@ class RedisBackend(Backend):
             self._closed = None
 
     async def finish(self) -> None:
-        """Wait until all is written and answered, or cannot be: wait for an attempt to connect, but for no pause."""
+        """Wait until all is written and answered, or cannot be: for an attempt to connect that runs, or one more."""
+        hurried = False
         for _ in range(_ATTEMPTS):
             session = self._session
             if session is not None:
@@ -234,8 +235,11 @@ class RedisBackend(Backend):
                 await asyncio.sleep(0)  # if the connection was lost, it now says so
                 if self._session is session:
                     return
-            if self._attempt is None or not self._outbox.wanted():
+            if not self._outbox.wanted() or (hurried and self._attempt is None):
                 return
+            if self._attempt is None:  # it pauses
+                hurried, self._attempt = True, asyncio.get_running_loop().create_future()
+                self._backoff.hurry()
             await asyncio.wait((self._attempt,), timeout=self._timeout)
 
     def _put_by(self, request: Call[Any]) -> None:
@@ -376,8 +380,7 @@ class RedisBackend(Backend):
         self._attempted()
         ending = Ending(session, connecting, linger)
         unfinished = list(session.replies.requests()) if session is not None else []
-        unfinished += self._outbox.take_back(lambda _: True)
-        for request in unfinished:
+        for request in (*unfinished, *self._outbox.take_back(lambda _: True)):
             request.end(self._closed_error(request.name))
         self._channels.clear(self._closed_error("", transient=True))  # the server did not refuse to subscribe us
         return ending

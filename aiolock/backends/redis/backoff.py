@@ -54,8 +54,12 @@ class Backoff:
         """
         fresh = asyncio.get_running_loop().time() - self._since < FRESH
         if self._pausing and not fresh:
-            self._needed.set()
+            self.hurry()
         return fresh != self._pausing
+
+    def hurry(self) -> None:
+        """End the pause."""
+        self._needed.set()
 
     def reset(self) -> None:
         """A connection has lasted: the next attempt counts as a first one again."""

@@ -17,11 +17,11 @@ from redis.exceptions import ConnectionError as NotConnected
 from redis.exceptions import RedisError
 
 from ...errors import ConfigurationError
+from ..resolver import Resolver
 from .clients import Client, Connection, Recipe, is_direct, load_files, open_on, recipe, take_streams
 from .credentials import Credentials
 from .failures import unconnected
 from .protocol import RespProtocol
-from .resolver import Resolver
 from .scheme import Scheme
 from .tls import unusable
 

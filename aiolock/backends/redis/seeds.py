@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import ConfigurationError
+from ..resolver import Resolver
 from .clients import ClusterClient, Recipe, Remap, adapted, of_cluster, of_url
 from .connection import ServerConnector
-from .resolver import Resolver
 
 PORT = 6379
 

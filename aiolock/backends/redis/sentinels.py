@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ...scripts.view import pairs_of
+from ..resolver import Resolver
 from .clients import Client, Recipe, adapted, of_host, of_sentinel, of_url
 from .connection import Asker, ServerConnector
 from .failures import ErrorReply, refused, unknown
-from .resolver import Resolver
 from .seeds import Address, connector_at
 
 PORT = 26379

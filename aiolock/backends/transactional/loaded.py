@@ -111,7 +111,7 @@ def _all_of(kind: type, values: C) -> C:
     return values
 
 
-def _text(value: str | dict[str, str] | Scores) -> str:
+def _text(value: str | dict[str, str] | Scores | list[str]) -> str:
     return value if isinstance(value, str) else _ENCODER.encode(value)
 
 

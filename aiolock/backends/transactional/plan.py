@@ -10,6 +10,7 @@ from ...errors import BackendError
 from ...scripts import commands
 from ...scripts.base import Call
 from .engine import Outcome
+from .held import LoadedBesideTransactions, grants, is_lock, lasts
 from .loaded import Loaded, Row
 
 UNREAD = -1
@@ -46,11 +47,24 @@ class Plan:
         due: the loop's time before which it is not tried again.
         writes: what changes.
         messages: what is to be sent: channel and payload.
-        hears: whether anyone listens on a channel, as the scripts were told.
+        hears: whether anyone listens on a channel, as the scripts were told; and whether a transaction has a lock, by
+            the key of its state.
         outcomes: the answers, if it is carried out; empty if nothing was decided.
     """
 
-    __slots__ = ("attempts", "calls", "deaf", "due", "hears", "keys", "messages", "names", "outcomes", "tags", "writes")
+    __slots__ = (
+        "_told",
+        "attempts",
+        "calls",
+        "due",
+        "hears",
+        "keys",
+        "messages",
+        "names",
+        "outcomes",
+        "tags",
+        "writes",
+    )
 
     def __init__(self, calls: list[tuple[int, Call[Any]]], names: Iterable[str]) -> None:
         self.calls: list[tuple[int, Call[Any]]] = calls
@@ -59,7 +73,7 @@ class Plan:
         self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
         self.attempts: int = 0
         self.due: float = 0.0
-        self.deaf: frozenset[str] = frozenset()
+        self._told: dict[str, bool] = {}  # by the server, of what it hears
         self.writes: dict[str, Row | None] = {}
         self.messages: list[tuple[str, str]] = []
         self.hears: dict[str, bool] = {}
@@ -69,7 +83,7 @@ class Plan:
         """Take over what another is about."""
         self.calls = sorted((*self.calls, *other.calls), key=lambda numbered: numbered[0])
         self.keys |= other.keys
-        self.deaf |= other.deaf
+        self._told |= other._told
         self.attempts, self.due = max(self.attempts, other.attempts), min(self.due, other.due)
         if not other.names <= self.names:
             self.names |= other.names
@@ -96,17 +110,26 @@ class Plan:
         self.keys = {key: one.version for key, one in found.items()}
         self.hears = {}
         rows = {key: one.row for key, one in found.items() if one.row is not None}
-        store = Loaded(now_us, rows, self._listeners)
+        held = [key for key, true in self._told.items() if true and is_lock(key) and not lasts(rows.get(key), now_us)]
+        store = (
+            LoadedBesideTransactions(now_us, rows, self._listeners, held)
+            if held
+            else Loaded(now_us, rows, self._listeners)
+        )
         self.outcomes = [_answer(store, call) for _, call in self.calls]
         self.writes, self.messages = store.changes(), store.published
+        for key in self.writes or self.keys:  # who only looks wants to know, too
+            if is_lock(key) and (not self.writes or grants(self.writes[key])):
+                self.hears[key] = False
+        self.hears |= dict.fromkeys(held, True)
 
     def correct(self, misheard: frozenset[str]) -> None:
-        """It came too late, or was told wrong of these channels."""
+        """It came too late, or was told wrong of these channels and locks."""
         self.attempts += 1
-        self.deaf ^= misheard
+        self._told |= {channel: not self.hears[channel] for channel in misheard}
 
     def _listeners(self, channel: str) -> int:
-        return int(self.hears.setdefault(channel, channel not in self.deaf))  # a number: a bool is true in Lua
+        return int(self.hears.setdefault(channel, self._told.get(channel, True)))  # a number: a bool is true in Lua
 
 
 class Stale(NamedTuple):
@@ -114,7 +137,7 @@ class Stale(NamedTuple):
 
     Attributes:
         known: its keys that there are.
-        misheard: channels of which the scripts were told wrong whether anyone listens.
+        misheard: channels and locks of which the scripts were told wrong, whether anyone hears or has them.
         crowd: its place among those that came while a name was kept for another manager, and were told nothing else;
             0 if none was.
     """

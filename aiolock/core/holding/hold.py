@@ -8,7 +8,7 @@ from collections.abc import Callable
 from logging import WARNING
 from typing import Any
 
-from ...errors import AiolockError, BackendError, LockLost, LossReason, explain_loss
+from ...errors import AiolockError, BackendError, ConfigurationError, LockLost, LossReason, explain_loss
 from ...log import Line, Log
 from ...scripts.base import Part
 from ...scripts.outcomes import Failed, Granted, Renewed, RenewOutcome
@@ -190,10 +190,19 @@ class Hold:
         self.told = True
         name = self.calls.name
         why = explain_loss(reason, blocked, self._error)
-        error = LockLost(name, f"lock {name!r} (fence {self.fence}) was lost: {why}", reason)
+        fence = f" (fence {self.fence})" if self.fence else ""
+        error = LockLost(name, f"lock {name!r}{fence} was lost: {why}", reason)
         if reason is LossReason.UNREACHABLE:
             error.__cause__ = self._error
         return error
+
+    def no_fence(self) -> int:
+        """Raise: it was granted without one."""
+        name = self.calls.name
+        raise ConfigurationError(
+            name, f"this lease of lock {name!r} has no fence, as those who share the lock keep none: acquire it first "
+            "through fenced_lock() if they do, too; otherwise call lease.ensure() before you write"
+        )  # fmt: skip
 
     # Who waits for what becomes of it.
 

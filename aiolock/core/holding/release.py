@@ -175,6 +175,8 @@ class Release:
                     self.failure = outcome
                 if hold.reason is None or services.clock.now() < hold.deadline:  # otherwise its loss was told
                     services.warn(NOT_RELEASED, hold.calls.name, outcome)
+        elif isinstance(outcome, BackendError) and self._tainted and services.binding.closing:
+            services.warn(NOT_RELEASED, self.calls.name, outcome)  # what was asked for may be granted, and stays so
         if hold is None or self._attempts:
             services.ending.discard(self._owner)
         if self._attempts:

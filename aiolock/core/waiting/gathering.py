@@ -138,7 +138,7 @@ class Gathering(QueueEntry):
 
     def part(self) -> tuple[Batch, Part]:
         calls = self._calls
-        return calls.refresh_many, calls.refresh(self.bid(self.queue.liveness_ms, self._number), self._part)
+        return calls.refresh_many, calls.refresh(self.bid(self.asker.liveness_ms, self._number), self._part)
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is QUEUED and isinstance(outcome, Granted | Gone):

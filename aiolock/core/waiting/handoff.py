@@ -71,7 +71,7 @@ class _Transfer:
     def _request(self, tainted: bool) -> Call[TransferOutcome]:
         hold, known = self._hold, self._hold.calls
         assert isinstance(known, LockCalls)  # no other kind can be transferred
-        bid = self._heir.bid(self._queue.liveness_ms)
+        bid = self._heir.bid(self._heir.asker.liveness_ms)
         return known.transfer(hold.owner, hold.fence, bid, self._over, tainted)
 
     @property

@@ -37,8 +37,7 @@ class LocalQueue:
         entries: those that are not granted, in order.
         common: the process's entry; None while it has none, or has the name.
         asking: the waiter that asks by itself; None if none does.
-        liveness_ms: how long a request that queues says that this process is alive; 0 if the server has no queue.
-        race: how the process asks if several servers decide; None if one does.
+        race: how the process asks where no server keeps a queue; None where one does.
         replies: how often the server has answered.
         stated_at, seen_at: clock time of the last request that said that it waits; whose answer said so of its first.
         turn: the rest of this process's turn; None if no other waited in it when it began.
@@ -51,7 +50,6 @@ class LocalQueue:
         "calls",
         "common",
         "entries",
-        "liveness_ms",
         "race",
         "replies",
         "runtime",
@@ -70,7 +68,6 @@ class LocalQueue:
     asking: Waiter | None
     race: Race | None
     turn: Turn | None
-    liveness_ms: int
     replies: int
     seen_at: float
     stated_at: float
@@ -141,7 +138,7 @@ class LocalQueue:
         runtime = self.runtime
         if self.asking is not None:
             self.adopt(self.asking)  # entries are in the order in which they came
-        owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, self.liveness_ms)
+        owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, waiter.liveness_ms)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
             waiter.entry = entry
@@ -266,7 +263,7 @@ class LocalQueue:
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
         asker = entry.asker
-        entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, self.liveness_ms))
+        entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, asker.liveness_ms))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask_anew(entry)

@@ -287,7 +287,7 @@ class QueueEntry:
 
     def part(self) -> tuple[Batch, Part]:
         calls = self.asker.calls
-        return calls.refresh_many, calls.refresh(self.bid(self.queue.liveness_ms, self.queue_number))
+        return calls.refresh_many, calls.refresh(self.bid(self.asker.liveness_ms, self.queue_number))
 
     def judged(self, outcome: Any, sent_at: float) -> None:
         if self.state is not QUEUED:

@@ -1,4 +1,4 @@
-"""How a process asks for a name if several servers decide, and there is no queue of processes."""
+"""How a process asks for a name that has no queue of processes: several servers decide, or others share it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import BackendError
 from ...scripts.outcomes import Refused
 from ..runtime import Runtime
+from ..scheduler import NEVER
 from .queue_entry import QueueEntry
 from .wait import IDLE
 
@@ -21,6 +22,8 @@ JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
 YIELD_PAUSE = 0.05
 """Seconds for which a process leaves a name to others after `handoff_limit` hand-offs in a row."""
+WATCH_AFTER = 0.1
+"""Seconds after which a hold is watched: a shorter one is not worth a subscription."""
 
 
 class ReleaseListener:
@@ -87,13 +90,16 @@ class Race:
 
     Args:
         queue: the waiters it asks for.
+        verify: asks for what this process holds, if the channel also announces ends by force; otherwise None.
     """
 
-    __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_yield_until")
+    __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_verify", "_yield_until", "due")
 
-    def __init__(self, queue: LocalQueue) -> None:
+    def __init__(self, queue: LocalQueue, verify: Callable[[], None] | None = None) -> None:
         self._queue = queue
-        self._signalled = False  # the name may have become free since the last attempt was written
+        self._verify = verify
+        self.due: float = NEVER
+        self._signalled: set[QueueEntry] = set()  # the name may have become free since their last attempts were written
         self._listener: ReleaseListener | None = None
         self._streak = 0  # hand-offs inside the process since it last paused
         self._yield_until = -math.inf  # clock time until which the name is left to other processes
@@ -107,7 +113,7 @@ class Race:
 
     def ask(self, entry: QueueEntry) -> None:
         """Try, or try again."""
-        self._signalled = False
+        self._signalled.discard(entry)
         entry.ask()
 
     def refused(self, entry: QueueEntry, refusal: Refused) -> None:
@@ -117,7 +123,7 @@ class Race:
         split = refusal.spent and not refusal.pttl
         if not split:
             entry.waits().failures = 0
-        if self._signalled:
+        if entry in self._signalled:
             self.ask(entry)
             return
         if split:
@@ -127,11 +133,24 @@ class Race:
         self._listen()
 
     def signal(self) -> None:
-        """The name may be free."""
-        self._signalled = True
-        entry = self._queue.common
-        if entry is not None and entry.state is IDLE:
-            self.ask(entry)
+        """The name may be free, also because a hold of this process was ended by force."""
+        entries = list(self._queue.entries)
+        self._signalled = set(entries)
+        for entry in entries:
+            if entry.state is IDLE:
+                self.ask(entry)
+        if self._verify is not None:
+            self._verify()
+
+    def held(self) -> None:
+        """This process has the name: if that lasts, listen for an end by force."""
+        if self._verify is not None and self.due == NEVER:
+            runtime = self._queue.runtime
+            runtime.scheduler.schedule(self, runtime.clock.now() + WATCH_AFTER)
+
+    def on_due(self, now: float, late: float) -> None:
+        """See `held()`."""
+        self._listen()  # the confirmation is a signal, and asks for what was missed so far
 
     def released(self) -> None:
         """This process released it: if another of its tasks waits, it is next, or leaves the name to others first."""
@@ -144,7 +163,9 @@ class Race:
             self._yield_until = queue.runtime.clock.now() + YIELD_PAUSE
 
     def stop(self) -> None:
-        """No one waits any more."""
+        """No one waits any more, and nothing is watched."""
+        self._signalled.clear()
+        self._queue.runtime.scheduler.forget(self)
         if self._listener is not None:
             self._listener.stop()
 
@@ -158,5 +179,6 @@ class Race:
 
     def _pause(self, entry: QueueEntry, pttl: int) -> float:
         runtime, spread = self._queue.runtime, random.uniform(0, JITTER)
-        pause = min(runtime.limits.recheck, pttl / 1000 + 0.001) + spread
+        left = pttl / 1000 + 0.001 if pttl >= 0 else math.inf
+        pause = min(runtime.limits.recheck, left) + spread
         return runtime.waiting.pause(pause, entry.waits().attempts)

@@ -53,7 +53,7 @@ class Waiter:
         began: clock time at which it came.
         replies: how often the server had answered when it came.
         queues: it waits for its turn; otherwise it is refused if the name is held.
-        liveness_ms: how long its request says that this process waits; 0: it does not queue.
+        liveness_ms: how long its request says that this process waits; 0: no server keeps it a place.
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
@@ -108,7 +108,7 @@ class Waiter:
         self.policy: Policy = policy
         self.metadata: str = runtime.binding.holder if metadata is None else f"{runtime.binding.holder}\n{metadata}"
         self.queues: bool = timeout != 0
-        self.liveness_ms: int = queue.liveness_ms if self.queues else 0
+        self.liveness_ms: int = runtime.limits.liveness_ms if self.queues and calls.queues else 0
         self.asked: bool = False
         self.began: float = runtime.clock.now()
         self.wait: int = 0
@@ -148,7 +148,7 @@ class Waiter:
     def ask(self) -> None:
         """Ask for the name."""
         queue, policy, runtime = self._queue, self.policy, self._queue.runtime
-        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, queue.liveness_ms)
+        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, self.liveness_ms)
         floor, told = runtime.fences.floor, runtime.waiting.told
         bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
         self.call = call = self.calls.acquire(bid)

@@ -87,7 +87,7 @@ class LockCalls:
         races: there is no queue, so a release is announced to all waiters, and they race.
     """
 
-    __slots__ = ("_channel", "_keys", "_liveness_ms", "free_channel", "mark", "name", "ordered")
+    __slots__ = ("_channel", "_keys", "_liveness_ms", "free_channel", "mark", "name", "ordered", "queues")
 
     kind = "lock"
     weight = 1
@@ -100,6 +100,7 @@ class LockCalls:
         self.ordered: bool = ordered
         self.mark: str = "f" if ordered else ""  # scripts end a turn while an owner marked like this is first
         found = keys.of(self.kind, name)
+        self.queues: bool = not races
         self.free_channel: str = found.free if races else ""
         self._keys = found.of_lock
         self._channel = keys.managers

@@ -73,6 +73,7 @@ class MultiCalls:
     mark = "+"  # scripts end a turn while an owner marked like this is first
     ordered = False
     transfers = False
+    queues = True
     one_refresh = False
 
     def __init__(self, keys: Keys, names: Sequence[str]) -> None:

@@ -62,6 +62,7 @@ class QueueCalls:
     mark = ""
     ordered = True
     transfers = False
+    queues = True
     one_refresh = False
 
     def __init__(

@@ -2,12 +2,13 @@ from .base import Place as Place
 from .cluster import AnyCluster as AnyCluster
 from .database import Database as Database
 from .file import File as File
+from .mysql import MySQL as MySQL
 from .postgres import Postgres as Postgres
 from .quorum import Quorum as Quorum
 from .sentinel import Watched as Watched
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
-PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres]] = {
-    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum, File, Database, Postgres)
+PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL]] = {
+    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL)
 }

@@ -1,0 +1,30 @@
+"""How anyone can look at a lock of Redisson's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ..view import Look, NameView, number_of, pairs_of
+from .keys import RedissonKeys
+
+
+def look(name: str) -> Look:
+    """Return how to look at a name: a lock, a fair lock, a fenced lock, or a read-write lock."""
+    keys = RedissonKeys(name)
+    hash_, queue, _ = keys.line
+    commands = [("HGETALL", hash_), ("PTTL", hash_), ("GET", keys.token), ("LLEN", queue)]
+    return Look(commands, partial(_view, name))
+
+
+def _view(name: str, replies: Sequence[object], now_us: int) -> NameView | None:
+    if any(isinstance(reply, Exception) for reply in replies):
+        return None  # another program's
+    holders = dict(pairs_of(replies[0]))
+    pttl, token, waiting = map(number_of, replies[1:])
+    state = holders.pop("mode", "held" if holders else "free")
+    if not (holders or token or waiting):
+        return None
+    ttl = pttl / 1000 if pttl >= 0 else None
+    owners = ", ".join(holders)
+    return NameView("redisson", name, state, owners, None, token, ttl, used=len(holders), waiting=waiting)

@@ -1,0 +1,12 @@
+-- nest: raises an owner's depth, and extends its hold.
+-- KEYS    hash
+-- ARGV    owner, ttl ms, depth
+-- returns 'kept <pttl>' | 'missing <deleted or taken_over>'
+-- It never lowers or shortens, so a copy of the request changes nothing.
+-- If a command is denied: nothing was changed, or only the ttl.
+local depth, pttl = redis.call('HGET', KEYS[1], ARGV[1]), redis.call('PTTL', KEYS[1])
+if not depth then return pttl == -2 and 'missing deleted' or 'missing taken_over' end
+pttl = string.format('%.0f', math.max(ARGV[2], pttl))
+redis.call('PEXPIRE', KEYS[1], pttl)
+if tonumber(ARGV[3]) > tonumber(depth) then redis.call('HSET', KEYS[1], ARGV[1], ARGV[3]) end
+return 'kept ' .. pttl

@@ -1,0 +1,58 @@
+"""`aiolock info --redisson`: who has a lock that a Java service shares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.support import redis_cli
+
+from .conftest import CommandLine
+
+JAVA = "6b1c9a54-7c0e-4f3b-9c55-0d6f3b1f8a11"
+
+
+@pytest.fixture
+def link(redis_url: str) -> Iterator[redis.Redis]:
+    with redis_cli.client(redis_url) as link:
+        yield link
+
+
+def seen(cli: CommandLine, name: str) -> dict[str, object]:
+    result = cli("info", "--redisson", "--json", name)
+    assert result.exit_code == 0, result.output
+    (facts,) = json.loads(result.output)
+    return dict(facts)
+
+
+def test_a_fair_lock_that_is_waited_for(cli: CommandLine, link: redis.Redis) -> None:
+    link.hset("orders", f"{JAVA}:51", "2")
+    link.pexpire("orders", 60_000)
+    link.rpush("redisson_lock_queue:{orders}", f"{JAVA}:52", f"{JAVA}:53")
+    facts = seen(cli, "orders")
+    assert (facts["state"], facts["process"], facts["waiting"], facts["fence"]) == ("held", f"{JAVA}:51", 2, 0)
+    text = cli("info", "--redisson", "orders").output
+    assert text.splitlines()[0] == "redisson orders: held"
+    assert f"{JAVA}:51" in text
+
+
+def test_a_read_write_lock(cli: CommandLine, link: redis.Redis) -> None:
+    link.hset("book", mapping={"mode": "read", f"{JAVA}:51": "1", f"{JAVA}:52": "1"})
+    facts = seen(cli, "book")
+    assert (facts["state"], facts["used"], facts["process"]) == ("read", 2, f"{JAVA}:51, {JAVA}:52")
+
+
+def test_a_token_without_a_holder(cli: CommandLine, link: redis.Redis) -> None:
+    link.set("redisson_lock_token:{orders}", 7)
+    facts = seen(cli, "orders")
+    assert (facts["state"], facts["fence"], facts["ttl"]) == ("free", 7, None)
+
+
+def test_what_is_no_lock(cli: CommandLine, link: redis.Redis) -> None:
+    """Nothing is known of another program's key."""
+    link.set("orders", "text")
+    assert cli("info", "--redisson", "orders").exit_code == 1
+    assert cli("info", "--redisson", "nothing").exit_code == 1

@@ -1,0 +1,98 @@
+"""The command line on a database: it shows what is there, and changes nothing but what you tell it to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from aiolock import LockLost, LockManager
+from aiolock.backends.mysql import DatabaseReader
+from aiolock.cli.examination import Level
+from aiolock.cli.mysql_examination import examine_mysql
+from tests.cli.conftest import CommandLine
+from tests.sqlite.test_cli import scene
+
+from .conftest import Database
+
+
+@pytest.fixture
+def aiolock(url: str, tmp_path: Path) -> CommandLine:
+    return CommandLine(url, tmp_path)
+
+
+async def test_ls_and_info(url: str, aiolock: CommandLine) -> None:
+    """Kept by DatabaseReader."""
+    async with scene(url):
+        listed = await asyncio.to_thread(aiolock, "ls", "--json")
+        assert listed.exit_code == 0, listed.output
+        assert {view["name"] for view in json.loads(listed.output)} == {"order:42", "api", "catalog"}
+        some = await asyncio.to_thread(aiolock, "ls", "order:*", "--json")
+        assert [view["name"] for view in json.loads(some.output)] == ["order:42"]
+        told = await asyncio.to_thread(aiolock, "info", "order:42")
+        assert told.exit_code == 0, told.output
+        assert "charge" in told.output
+        assert "waiting" in told.output
+
+
+async def test_force_release(url: str, aiolock: CommandLine) -> None:
+    async with LockManager(url) as locks:
+        lease = await locks.lock("a").acquire()
+        done = await asyncio.to_thread(aiolock, "force-release", "a", "--yes")
+        assert done.exit_code == 0, done.output
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
+def test_run(aiolock: CommandLine) -> None:
+    done = aiolock("run", "a", "--", "true")
+    assert done.exit_code == 0, done.output
+
+
+async def test_doctor(database: Database, aiolock: CommandLine) -> None:
+    missing = await asyncio.to_thread(aiolock, "doctor")
+    assert missing.exit_code != 0
+    assert "nobody has kept locks in this database" in missing.output
+    assert database.run("SHOW TABLES") == []
+    async with LockManager(database.url):
+        pass
+    found = await asyncio.to_thread(aiolock, "doctor")
+    assert "innodb_flush_log_at_trx_commit is 2" in found.output  # the tests' server does not wait for the disk
+
+
+SAFE = {"version": "11.4.2-MariaDB", "innodb_flush_log_at_trx_commit": "1", "log_bin": "OFF"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "topic", "level"),
+    [
+        ({}, "server", Level.OK),
+        ({}, "crash", Level.OK),
+        ({"innodb_flush_log_at_trx_commit": "0"}, "crash", Level.PROBLEM),
+        ({"log_bin": "ON"}, "failover", Level.ADVICE),
+    ],
+)
+def test_what_doctor_says(variables: dict[str, str], topic: str, level: Level) -> None:
+    assert [found.level for found in examine_mysql(SAFE | variables) if found.topic == topic] == [level]
+
+
+@pytest.mark.parametrize("name", ["master", "source"])
+def test_what_doctor_does_not_say(name: str) -> None:
+    """MariaDB and MySQL call it differently."""
+    variables = SAFE | {"log_bin": "ON", f"rpl_semi_sync_{name}_enabled": "ON"}
+    assert not [found for found in examine_mysql(variables) if found.level != Level.OK]
+
+
+async def test_a_look_at_many_names(database: Database) -> None:
+    """It takes pages, in the order of the keys. Kept by `PAGE`."""
+    async with LockManager(database.url):
+        pass
+    for number in range(1, 26):
+        key = f"k{number}" + ("%00" if number == 7 else "")
+        database.run("INSERT INTO aiolock_rows VALUES(%s, 'string', '\"x\"', NULL, 1)", key)
+    reader = DatabaseReader(database.url)
+    keys = [key async for found in reader.scan("k*", most=10) for key in found]
+    assert sorted(keys) == sorted("k7\0" if n == 7 else f"k{n}" for n in range(1, 26))
+    await reader.close()

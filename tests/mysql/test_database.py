@@ -1,0 +1,532 @@
+"""What a database must allow, and what it costs: rights, isolation, sessions, messages, odd rows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
+from aiolock.backends.mysql import ear, engine
+from aiolock.backends.mysql.address import address_of
+from aiolock.backends.mysql.session import SCHEMA, Session, dial
+from aiolock.backends.transactional import guess, served
+from tests.support import mysql
+
+from .conftest import Database
+
+PATIENT: Any = {"ttl": 300, "liveness": 300, "recheck": 300}
+"""Nobody asks by himself."""
+
+
+def exchanges(manager: LockManager) -> tuple[int, int]:
+    """How often the server was asked; how many plans came too late."""
+    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
+    return engine.exchanges, engine.stale
+
+
+def looks_often(manager: LockManager) -> bool:
+    """Whether it has given up that senders end its waiting."""
+    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
+    return bool(engine._ear._look)
+
+
+def user_of(url: str) -> str:
+    """Who comes with it."""
+    return url.partition("//")[2].partition("@")[0]
+
+
+async def until_one_waits(database: Database, name: str) -> None:
+    """Return once a process is in the queue of the lock."""
+    query = "SELECT 1 FROM aiolock_rows WHERE k = %s"
+    async with asyncio.timeout(10):
+        while not database.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.005)
+
+
+async def pass_on(database: Database, one: LockManager, two: LockManager, **options: Any) -> None:
+    """One holds a lock, the other waits for it and gets it."""
+    lease = await one.lock("x", **options).acquire()
+    waiter = asyncio.create_task(two.lock("x", **options).acquire())
+    await until_one_waits(database, "x")
+    await lease.release()
+    await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_a_user_with_the_least_rights(database: Database) -> None:
+    """He may call the procedures, and touch no table. Without them he is told whose work to ask for."""
+    for theirs in (database.user(), database.user("SELECT")):
+        with pytest.raises(ConfigurationError, match=rf"denied|{re.escape(str(SCHEMA))}"):
+            async with LockManager(theirs):
+                pass
+    database.equip()
+    theirs = database.user("EXECUTE")
+    async with LockManager(theirs, **PATIENT) as one, LockManager(theirs, **PATIENT) as two:
+        await pass_on(database, one, two)
+    user = user_of(theirs)
+    database.run("CALL aiolock_sweep_1()", user=user)
+    with pytest.raises(pymysql.Error, match="denied"):
+        database.run("DELETE FROM aiolock_rows", user=user)
+
+
+async def test_a_database_without_procedures_that_may_not_be_made(database: Database) -> None:
+    """Kept by WITHOUT_SCHEMA."""
+    theirs = database.user("SELECT, INSERT, CREATE")
+    with pytest.raises(ConfigurationError, match=f"let the owner of the database run {re.escape(str(SCHEMA))}"):
+        async with LockManager(theirs):
+            pass
+
+
+async def test_several_begin_with_an_empty_database(database: Database) -> None:
+    """Kept by MySQLEngine.equip: `turn`."""
+    managers = [LockManager(database.url) for _ in range(4)]
+    await asyncio.gather(*(manager.open() for manager in managers))
+    for manager in managers:
+        async with manager.lock("x"):
+            pass
+        await manager.aclose()
+    assert database.run("SELECT COUNT(*) FROM aiolock_gates") == [(1000,)]
+
+
+async def test_users_wake_each_other(database: Database) -> None:
+    """KILL asks who the other is: both are the procedures' owner while they wait and send, who has no other right to
+    that. Kept by SQL SECURITY DEFINER, and KILL QUERY.
+    """
+    database.equip(user_of(database.user("ALL PRIVILEGES")))
+    one_of, other = database.user("EXECUTE"), database.user("EXECUTE")
+    async with LockManager(one_of, **PATIENT) as one, LockManager(other, **PATIENT) as two:
+        ears = [manager._runtime.backend._engine._ear._session for manager in (one, two)]  # type: ignore[attr-defined]
+        await pass_on(database, one, two)
+        await pass_on(database, two, one)
+        assert not looks_often(one)
+        assert not looks_often(two)
+        assert not [session for session in ears if session.over]
+
+
+async def test_nobody_may_end_statements(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who listens looks often after it has missed a message. Kept by Ear._next_look."""
+    monkeypatch.setattr(ear, "SIGN_OF_LIFE", 1)
+    database.equip()
+    ((_, _, text, *_),) = database.run("SHOW CREATE PROCEDURE aiolock_exchange_1")
+    database.run("DROP PROCEDURE aiolock_exchange_1")
+    denied = text.replace("KILL QUERY target", "SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1095")
+    assert denied != text
+    database.run(denied)
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        await pass_on(database, one, two)
+        assert looks_often(two)
+        await pass_on(database, one, two)
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])
+async def test_an_isolation_of_the_session(database: Database, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    """Kept by aiolock_exchange_1: it sets its own."""
+    run = Session.run
+
+    async def otherwise(self: Session, statement: str) -> None:
+        await run(self, statement)
+        if statement.startswith("SET SESSION"):
+            await run(self, f"SET SESSION TRANSACTION ISOLATION LEVEL {level.replace('-', ' ')}")
+
+    monkeypatch.setattr(Session, "run", otherwise)
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        await pass_on(database, one, two)
+
+
+def test_the_transaction_of_another_is_refused(database: Database) -> None:
+    """What it commits or rolls back is not ours. Kept by aiolock_exchange_1: SET TRANSACTION."""
+    database.equip()
+    database.run("CREATE TABLE t(n INT)")
+    with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO t VALUES(1)")
+        with pytest.raises(pymysql.Error, match="in progress"):
+            cursor.execute("CALL aiolock_exchange_1(0, 0, 0, 0, NULL, NULL, NULL, NULL)")
+        cursor.execute("COMMIT")
+    assert database.run("SELECT * FROM t") == [(1,)]
+
+
+async def test_the_time_is_that_after_the_gates(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has waited for a gate for long has decided on an old time. A statement of a procedure has a NOW() of its
+    own. Kept by aiolock_exchange_1: `now_us`.
+    """
+    monkeypatch.setattr(guess, "LAG_US", 200_000)
+    async with LockManager(database.url) as locks:
+        async with locks.lock("x"):
+            pass
+        _, stale = exchanges(locks)
+        with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT * FROM aiolock_gates FOR UPDATE")
+            waiter = asyncio.create_task(locks.lock("x").acquire())
+            await asyncio.sleep(1.0)
+            assert not waiter.done()
+            cursor.execute("COMMIT")
+        lease = await waiter
+        assert exchanges(locks)[1] == stale + 1
+        await lease.release()
+
+
+async def test_gates_that_are_gone(database: Database) -> None:
+    """Without its gate a name is not safe. Kept by aiolock_exchange_1: `gates`."""
+    async with LockManager(database.url) as locks:
+        database.run("DELETE FROM aiolock_gates")
+        with pytest.raises(BackendError, match=r"aiolock_gates lacks rows: run schema.sql again"):
+            await locks.lock("x").acquire(timeout=0)
+
+
+async def test_nothing_is_open_in_a_transaction(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After no answer: a client that is frozen or cut off holds up nobody. Kept by aiolock_exchange_1: COMMIT."""
+    ask, seen = Session.ask, set()
+
+    async def looking(self: Session, statement: str, *values: object) -> Any:
+        answer = await ask(self, statement, *values)
+        if statement.startswith("CALL"):
+            seen.add((statement, await ask(self, "SELECT @@in_transaction")))
+        return answer
+
+    database.equip()
+    if not database.run("SHOW VARIABLES LIKE 'in_transaction'"):
+        pytest.skip("MySQL does not say")
+    monkeypatch.setattr(Session, "ask", looking)
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+
+        async def work(manager: LockManager) -> None:
+            for _ in range(10):
+                async with manager.lock("x"):
+                    pass
+
+        await asyncio.gather(*(work(manager) for manager in (one, two) * 3))
+        assert exchanges(one)[1] + exchanges(two)[1] > 0  # also after what was not carried out
+    assert {statement for statement, _ in seen} >= {engine.EXCHANGE, ear.HEAR, ear.LISTEN}
+    assert {answer for _, answer in seen} == {((0,),)}
+
+
+async def test_sessions_end(database: Database) -> None:
+    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        for _ in range(3):
+            assert await asyncio.to_thread(database.end_sessions)
+            await one.lock("y").acquire(timeout=5)
+        assert not lease.lost
+        assert not waiter.done()
+        await lease.release()
+        await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_more_channels_than_a_statement_takes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Ear._tune: TOGETHER."""
+    monkeypatch.setattr(ear, "TOGETHER", 7)
+    async with LockManager(database.url) as locks:
+        hears: Any = locks._runtime.backend._engine._ear  # type: ignore[attr-defined]
+        before = len(database.run("SELECT * FROM aiolock_ears"))
+        for number in range(30):
+            hears.add(f"aiolock:latch:{{{number}}}:free")
+        await asyncio.gather(*(hears.tune() for _ in range(3)))
+        assert len(database.run("SELECT * FROM aiolock_ears")) == before + 30
+        for number in range(29):
+            hears.remove(f"aiolock:latch:{{{number}}}:free")
+        await hears.tune()
+        assert len(database.run("SELECT * FROM aiolock_ears")) == before + 1
+
+
+@pytest.mark.parametrize("characters", ["utf8mb4", "latin1", "utf16"])
+async def test_names_of_all_characters(database: Database, characters: str) -> None:
+    """SQL has no NUL, and compares as it likes. Kept by VARBINARY, and kept()."""
+    database.run(f"ALTER DATABASE {database.name} CHARACTER SET {characters}")
+    url = database.url
+    names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b", "A", "a", "á"]
+    async with LockManager(url) as locks, LockManager(url) as others:
+        leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
+        for name, lease in zip(names, leases, strict=True):
+            info = await others.lock(name).info()
+            assert info is not None
+            assert info.metadata == name
+            await lease.release()
+
+
+async def test_a_message_that_is_too_long(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the rows do not come with it. Kept by GuessingEngine.message."""
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        await pass_on(database, one, two)
+        monkeypatch.setattr(engine, "SENT", 200)
+        await pass_on(database, one, two)
+
+
+async def test_what_only_we_have_changed_takes_one_exchange(url: str) -> None:
+    async with LockManager(url) as locks:
+        lock = locks.lock("mine")
+        async with lock:
+            pass
+        asked, stale = exchanges(locks)
+        for _ in range(20):
+            async with lock:
+                pass
+        assert exchanges(locks) == (asked + 40, stale)
+
+
+async def test_what_another_has_changed_takes_two(url: str) -> None:
+    async with LockManager(url) as one, LockManager(url) as two:
+        fences = []
+        for locks in (one, two, one, two):
+            async with locks.lock("ours") as lease:
+                fences.append(lease.fence)
+        assert exchanges(one)[1] <= 2
+    assert fences == sorted(set(fences))
+
+
+async def test_hundreds_of_names_at_once(url: str) -> None:
+    """The server takes a lock for each name of an exchange, and has room for some thousands. Kept by TOGETHER."""
+    async with LockManager(url, ttl=120, request_timeout=60) as locks:
+        leases = await asyncio.gather(*(locks.lock(f"many:{n}").acquire() for n in range(500)))
+        await asyncio.gather(*(lease.release() for lease in leases))
+        assert exchanges(locks)[0] < 100
+
+
+@pytest.mark.parametrize("direction", [-3600.0, -0.3, 0.3, 3600.0])
+async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
+    """What is known of it is wrong then. A lease ends no later here than there. Kept by exchange_1: `used`, and
+    GuessingEngine: `sent_at`.
+    """
+    async with LockManager(url, ttl=30) as locks:
+        async with locks.lock("x"):
+            pass
+        engine: Any = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        engine._time._server_us -= int(direction * 1e6)  # as if it was set after the last answer
+        lease = await locks.lock("x").acquire()
+        assert lease.remaining() <= 27
+        if direction == 0.3:
+            assert lease.remaining() <= 26.7
+        await lease.release()
+
+
+async def test_no_database(database: Database) -> None:
+    with pytest.raises(ConfigurationError, match="Unknown database 'nowhere'"):
+        async with LockManager(database.url.replace(database.name, "nowhere")):
+            pass
+    with pytest.raises(ConfigurationError, match="Access denied"):
+        async with LockManager(database.url.replace("root", "root:wrong")):
+            pass
+
+
+@pytest.mark.parametrize("parameter", ["ssl=true", "ssl_ca=/etc/ssl/certs/ca-certificates.crt"])
+async def test_a_server_without_tls(database: Database, parameter: str) -> None:
+    """It is refused, and nothing goes in the clear. Kept by dial(): `ssl`."""
+    with pytest.raises(BackendError, match="has it TLS, as the URL says"):
+        async with LockManager(f"{database.url}?{parameter}"):
+            pass
+
+
+DAMAGES = [
+    "value = '[1]'",
+    "value = '{\"owner\": 1}'",
+    "value = 'nothing'",
+    'value = \'{"owner": "x", "fence": "1", "expires": "soon"}\'',
+    "kind = 'zset', value = '{\"a\": 1e999}'",
+    "kind = 'string', value = '{}'",
+    "kind = 'string', value = REPEAT('9', 5000)",
+    "kind = 'string', value = CONCAT(REPEAT('[', 3000), REPEAT(']', 3000))",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_row(database: Database, damage: str) -> None:
+    """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        lease = await one.lock("x").acquire()
+        database.run(f"UPDATE aiolock_rows SET {damage} WHERE k = 'aiolock:lock:{{x}}'")
+        damaged, fine = await asyncio.gather(
+            two.lock("x").acquire(timeout=5), two.lock("y").acquire(timeout=5), return_exceptions=True
+        )
+        assert isinstance(damaged, BackendError)
+        assert re.search(r"aiolock:lock:{x}.*delete it|this lock already holds another type", str(damaged))
+        assert isinstance(fine, Lease)
+        database.run("DELETE FROM aiolock_rows WHERE k = 'aiolock:lock:{x}'")
+        with contextlib.suppress(LockLost):
+            await lease.release()
+        async with two.lock("x").acquire(timeout=5):
+            pass
+
+
+@pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
+async def test_what_no_row_is(database: Database, damage: str) -> None:
+    """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
+    async with LockManager(database.url) as locks, locks.lock("x"):
+        with pytest.raises(pymysql.Error, match=r"CONSTRAINT|constraint"):
+            database.run(f"UPDATE aiolock_rows SET {damage}")
+
+
+@pytest.mark.parametrize("fault", ["CALL no_such()", "DO SLEEP(60)", "KILL CONNECTION_ID()"])
+async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """What was done before it counts as done. Kept by ServedEngine._sweep."""
+    monkeypatch.setattr(served, "SWEEP", 1)
+    async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
+        database.run("DROP PROCEDURE aiolock_sweep_1")
+        database.run(f"CREATE PROCEDURE aiolock_sweep_1() {fault}")
+        async with locks.lock("x").acquire(timeout=5):
+            with pytest.raises(AcquireTimeout):
+                await others.lock("x").acquire(timeout=0)
+
+
+async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may ask for that name again; and who listened is gone. Kept by aiolock_sweep_1."""
+    monkeypatch.setattr(served, "SWEEP", 1)
+    async with LockManager(database.url) as locks:
+        database.run("INSERT INTO aiolock_rows VALUES('old', 'string', '', 1, 1), ('new', 'string', '', 9e15, 1)")
+        database.run("INSERT INTO aiolock_ears VALUES('c', 'nobody')")
+        database.run("INSERT INTO aiolock_messages(ear, channel, message) VALUES('nobody', 'c', '')")
+        lease = await locks.lock("x").acquire()
+        async with asyncio.timeout(10):
+            while database.run("SELECT 1 FROM aiolock_rows WHERE k = 'old'"):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert len(database.run("SELECT 1 FROM aiolock_rows WHERE k IN ('new', 'aiolock:lock:{x}')")) == 2
+        assert (
+            database.run("SELECT 1 FROM aiolock_messages UNION SELECT 1 FROM aiolock_ears WHERE ear = 'nobody'") == []
+        )
+        await lease.release()
+
+
+def test_a_sweep_waits_for_nobody(database: Database) -> None:
+    """Kept by SKIP LOCKED."""
+    database.equip()
+    database.run("INSERT INTO aiolock_rows VALUES('a', 'string', '', 1, 1), ('b', 'string', '', 1, 1)")
+    with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("SELECT * FROM aiolock_rows WHERE k = 'a' FOR UPDATE")
+        database.run("CALL aiolock_sweep_1()")
+    assert database.run("SELECT k FROM aiolock_rows") == [(b"a",)]
+
+
+async def test_no_session_is_left(database: Database) -> None:
+    """Kept by HINTS."""
+    database.equip()
+    theirs = database.user("EXECUTE")
+    user = user_of(theirs)
+    database.run(f"ALTER USER {user}@'%' WITH MAX_USER_CONNECTIONS 1")
+    with pytest.raises(BackendError, match=r"max_user_connections.*Poll.*max_connections"):
+        async with LockManager(theirs):
+            pass
+
+
+async def test_a_replica(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by aiolock_exchange_1: `read_only`, which binds not even those with all rights; and by dial()."""
+    ask = Session.ask
+    database.equip()
+    ((_, _, text, *_),) = database.run("SHOW CREATE PROCEDURE aiolock_exchange_1")
+    database.run("DROP PROCEDURE aiolock_exchange_1")
+    database.run(text.replace("@@GLOBAL.read_only", "1"))  # the server is everybody's
+    async with LockManager(database.url, request_timeout=2) as locks:
+        with pytest.raises(BackendError, match=r"read-only.*primary"):
+            await locks.lock("x").acquire(timeout=0.5)
+
+    async def otherwise(self: Session, statement: str, *values: object) -> Any:
+        return [("read_only", "ON")] if statement.startswith("SHOW") else await ask(self, statement, *values)
+
+    monkeypatch.setattr(Session, "ask", otherwise)
+    with pytest.raises(BackendError, match=r"read-only.*primary"):
+        async with LockManager(database.url):
+            pass
+
+
+@pytest.mark.parametrize("variable", [("wsrep_on", "ON"), ("group_replication_single_primary_mode", "OFF")])
+async def test_several_servers_that_take_writes(
+    database: Database, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
+) -> None:
+    """Kept by dial()."""
+    ask = Session.ask
+
+    async def otherwise(self: Session, statement: str, *values: object) -> Any:
+        return [variable] if statement.startswith("SHOW") else await ask(self, statement, *values)
+
+    monkeypatch.setattr(Session, "ask", otherwise)
+    with pytest.raises(ConfigurationError, match="several servers take writes"):
+        async with LockManager(database.url):
+            pass
+
+
+async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another session answers than the one that was opened. Kept by dial()."""
+    ask = Session.ask
+
+    async def otherwise(self: Session, statement: str, *values: object) -> Any:
+        return [(1, 1)] if "CONNECTION_ID" in statement else await ask(self, statement, *values)
+
+    monkeypatch.setattr(Session, "ask", otherwise)
+    with pytest.raises(ConfigurationError, match="pooler"):
+        async with LockManager(database.url):
+            pass
+
+
+async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
+    """One row that SQL cannot read must not hide all others. Kept by the view: JSON_VALID, and its CASE."""
+    async with LockManager(database.url) as locks:
+        odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c", "d")]
+        database.run('UPDATE aiolock_rows SET value = \'{"owner": "x", "expires": "soon"}\' WHERE k LIKE \'%{c}\'')
+        database.run("UPDATE aiolock_rows SET value = 'nothing' WHERE k LIKE '%{d}'")
+        seen = database.run("SELECT name, CAST(fence AS UNSIGNED), expires > NOW() FROM aiolock_locks ORDER BY name")
+        assert seen == [("a", odd[0].fence, 1), ("b%00", odd[1].fence, 1), ("c", None, None)]
+        database.run("DELETE FROM aiolock_rows WHERE k LIKE '%{c}' OR k LIKE '%{d}'")
+
+
+def test_the_schema_is_in_the_package() -> None:
+    assert Path(str(SCHEMA)).is_file()
+
+
+async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
+    async with LockManager(database.url, ttl=300) as one, LockManager(database.url, **PATIENT) as two:
+        lease = await one.lock("x").acquire()
+        waiter = asyncio.create_task(two.lock("x").acquire())
+        await until_one_waits(database, "x")
+        released = asyncio.Event()
+
+        async def later(*where: Any) -> Session:
+            await released.wait()
+            return await dial(*where)
+
+        monkeypatch.setattr(ear, "dial", later)
+        hears: Any = two._runtime.backend._engine._ear  # type: ignore[attr-defined]
+        ((number,),) = database.run("SELECT IS_USED_LOCK(%s)", f"aiolock ear {hears._number}")
+        database.run(f"KILL {number}")
+        async with asyncio.timeout(10):
+            while database.run(f"SELECT 1 FROM information_schema.processlist WHERE id = {number}"):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        await lease.release()
+        released.set()
+        await (await asyncio.wait_for(waiter, 20)).release()
+
+
+async def test_a_session_that_the_server_has_not_missed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the network was cut for long, the old one still has its bell. Kept by MySQLEngine._connect: a new one."""
+    monkeypatch.setattr(Session, "end", lambda _: None)
+    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
+        made: Any = two._runtime.backend._engine  # type: ignore[attr-defined]
+        old = made._session
+        made._session = None
+        await pass_on(database, one, two)
+        await old.close()
+        await pass_on(database, one, two)
+        assert not looks_often(two)
+
+
+async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Ear: SILENT."""
+    monkeypatch.setattr(ear, "SILENT", 1)
+    hears = ear.Ear(address_of(database.url), 5.0, lambda *_: None, lambda *_: None, str)  # type: ignore[arg-type]
+    database.equip()
+    hears.add("aiolock:manager:m")
+    await hears.tune()  # and nothing more
+    heard = "SELECT COUNT(IS_USED_LOCK(CONCAT('aiolock ear ', ear))) FROM aiolock_ears"
+    assert database.run(heard) == [(1,)]
+    async with asyncio.timeout(10):
+        while database.run(heard) != [(0,)]:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.05)
+    hears.hang_up()

@@ -1,0 +1,35 @@
+"""What processes do to each other, on a database: killed and stopped, as in tests/crossproc."""
+
+import pytest
+
+from tests.crossproc import test_crowd as crowd
+from tests.crossproc import test_fair as fair
+from tests.crossproc import test_history as history
+from tests.crossproc import test_increments as increments
+from tests.crossproc import test_latch as latch
+from tests.crossproc import test_multi_lock as multi_lock
+from tests.crossproc import test_resume as resume
+from tests.crossproc import test_rw as rw
+from tests.crossproc import test_semaphore as semaphore
+from tests.crossproc import test_signals as signals
+
+pytestmark = pytest.mark.takes_long
+
+test_a_crowd = crowd.test_a_crowd
+test_a_holder_that_was_granted_from_the_queue = fair.test_a_holder_that_was_granted_from_the_queue_is_killed
+test_a_killed_waiter_is_skipped = fair.test_a_killed_waiter_is_skipped
+test_a_stopped_process_does_not_enter_late = fair.test_a_stopped_process_does_not_enter_late_on_its_grant
+test_no_one_is_overtaken = fair.test_no_one_is_overtaken
+test_processes_that_are_stopped_and_killed = history.test_processes_that_are_stopped_and_killed
+test_no_increment_is_lost = increments.test_no_increment_is_lost
+test_no_increment_is_lost_when_processes_are_killed = increments.test_no_increment_is_lost_when_processes_are_killed
+test_nothing_opens_early = latch.test_a_killed_process_is_replaced_and_nothing_opens_early
+test_any_order_any_end = multi_lock.test_any_order_any_end
+test_a_lease_outlives_its_process = resume.test_a_lease_outlives_its_process
+test_a_killed_reader_delays_a_writer = rw.test_a_killed_reader_delays_a_writer_by_its_own_ttl
+test_a_killed_writer_in_the_queue_frees_readers = rw.test_a_killed_writer_in_the_queue_frees_the_readers_behind_it
+test_a_killed_request_at_the_head_is_skipped = semaphore.test_a_killed_request_at_the_head_is_skipped
+test_permits_of_a_killed_holder_come_back = semaphore.test_permits_of_a_killed_holder_come_back
+test_a_killed_holder_is_succeeded = signals.test_a_killed_holder_is_succeeded_about_a_ttl_later
+test_a_stopped_holder_is_cancelled = signals.test_a_stopped_holder_is_cancelled_and_its_late_write_refused
+test_a_stopped_waiter_does_not_keep_others_out = signals.test_a_stopped_waiter_does_not_keep_others_out
