@@ -88,7 +88,7 @@ async def test_who_only_looks(database: Database, pooler: str) -> None:
 
 
 async def test_it_listens_elsewhere(database: Database, pooler: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hear nothing. Kept by PostgresEngine._check_same."""
+    """It would hear nothing. Kept by PostgresEngine.open."""
     url = f"{pooler}?listen={quote(socket_folder(database.url))}"
     elsewhere = address_of(database.url.replace(database.name, "postgres"))
     asked = address_of(url)._replace(listen=elsewhere)
