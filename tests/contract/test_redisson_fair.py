@@ -92,8 +92,10 @@ async def test_who_has_it_and_who_waits(here: RFairLock, there: RFairLock, place
     async with there:
         waiter = asyncio.ensure_future(here.acquire())
         await in_line(place, 1)
-        seen, other = await here.info(), await there.info()
-        assert seen is not None
+        async with asyncio.timeout(ENOUGH):
+            while (seen := await here.info()) is None or seen.position is None:
+                pass  # its answer is on the way
+        other = await there.info()
         assert other is not None
         assert (seen.waiters, seen.position, other.position) == (1, 1, None)
         assert seen.holder == next(iter(place.side.hash(NAME)))

@@ -36,7 +36,7 @@ def answer(side: Side, lua: str) -> object:
 @pytest.mark.parametrize(
     "text",
     [
-        "return call('SET', K, 'a', 'PX', 100)",
+        "return call('SET', K, 'a', 'PX', 100000)",
         TEXT + "return { call('GET', K), call('GET', L) }",
         TEXT + "return { call('INCR', K), call('GET', K), call('PTTL', K) > 1, call('INCR', L), call('PTTL', L) }",
         TEXT + "return { call('EXISTS', K, L, K), call('EXISTS', L) }",
