@@ -617,3 +617,14 @@ async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.Mo
         assert len(asked) <= 2  # each listens again after five seconds
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_what_is_there_is_made_again_without_a_word(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """Two processes that start at once both make it. Kept by schema.sql: `sql_notes`, and `NOT EXISTS`."""
+    one = engine.MySQLEngine(database.url, pushes=False)
+    await one.open(lambda *_: None)
+    session = await one.dial()
+    await one.equip(session)
+    await session.close()
+    await one.aclose()
+    assert caplog.records == []
