@@ -18,16 +18,11 @@ from aiolock.backends.mysql.session import SCHEMA, Session, dial, meaning
 from aiolock.backends.transactional import guess, served
 from tests.support import mysql
 
-from .conftest import Database
+from ..database import exchanges
+from .database import MySQLDatabase
 
 PATIENT: Any = {"ttl": 300, "liveness": 300, "recheck": 300}
 """Nobody asks by himself."""
-
-
-def exchanges(manager: LockManager) -> tuple[int, int]:
-    """How often the server was asked; how many plans came too late."""
-    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
-    return engine.exchanges, engine.stale
 
 
 def looks_often(manager: LockManager) -> bool:
@@ -41,24 +36,7 @@ def user_of(url: str) -> str:
     return url.partition("//")[2].partition("@")[0]
 
 
-async def until_one_waits(database: Database, name: str) -> None:
-    """Return once a process is in the queue of the lock."""
-    query = "SELECT 1 FROM aiolock_rows WHERE k = %s"
-    async with asyncio.timeout(10):
-        while not database.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.005)
-
-
-async def pass_on(database: Database, one: LockManager, two: LockManager, **options: Any) -> None:
-    """One holds a lock, the other waits for it and gets it."""
-    lease = await one.lock("x", **options).acquire()
-    waiter = asyncio.create_task(two.lock("x", **options).acquire())
-    await until_one_waits(database, "x")
-    await lease.release()
-    await (await asyncio.wait_for(waiter, 10)).release()
-
-
-async def test_a_user_with_the_least_rights(database: Database) -> None:
+async def test_a_user_with_the_least_rights(database: MySQLDatabase) -> None:
     """He may call the procedures, and touch no table. Without them he is told whose work to ask for."""
     for theirs in (database.user(), database.user("SELECT")):
         with pytest.raises(ConfigurationError, match=rf"denied|{re.escape(str(SCHEMA))}"):
@@ -67,14 +45,13 @@ async def test_a_user_with_the_least_rights(database: Database) -> None:
     database.equip()
     theirs = database.user("EXECUTE")
     async with LockManager(theirs, **PATIENT) as one, LockManager(theirs, **PATIENT) as two:
-        await pass_on(database, one, two)
-    user = user_of(theirs)
-    database.run("CALL aiolock_sweep_1()", user=user)
+        await database.pass_on(one, two)
+    database.run("CALL aiolock_sweep_1()", url=theirs)
     with pytest.raises(pymysql.Error, match="denied"):
-        database.run("DELETE FROM aiolock_rows", user=user)
+        database.run("DELETE FROM aiolock_rows", url=theirs)
 
 
-async def test_a_database_without_procedures_that_may_not_be_made(database: Database) -> None:
+async def test_a_database_without_procedures_that_may_not_be_made(database: MySQLDatabase) -> None:
     """Kept by WITHOUT_SCHEMA."""
     theirs = database.user("SELECT, INSERT, CREATE")
     with pytest.raises(ConfigurationError, match=f"let the owner of the database run {re.escape(str(SCHEMA))}"):
@@ -82,7 +59,7 @@ async def test_a_database_without_procedures_that_may_not_be_made(database: Data
             pass
 
 
-async def test_several_begin_with_an_empty_database(database: Database) -> None:
+async def test_several_begin_with_an_empty_database(database: MySQLDatabase) -> None:
     """Kept by MySQLEngine.equip: `turn`."""
     managers = [LockManager(database.url) for _ in range(4)]
     await asyncio.gather(*(manager.open() for manager in managers))
@@ -93,22 +70,22 @@ async def test_several_begin_with_an_empty_database(database: Database) -> None:
     assert database.run("SELECT COUNT(*) FROM aiolock_gates") == [(1000,)]
 
 
-async def test_users_wake_each_other(database: Database) -> None:
+async def test_users_wake_each_other(database: MySQLDatabase) -> None:
     """KILL asks who the other is: both are the procedures' owner while they wait and send, who has no other right to
     that. Kept by SQL SECURITY DEFINER, and KILL QUERY.
     """
-    database.equip(user_of(database.user("ALL PRIVILEGES")))
+    database.equip(database.user("ALL PRIVILEGES"))
     one_of, other = database.user("EXECUTE"), database.user("EXECUTE")
     async with LockManager(one_of, **PATIENT) as one, LockManager(other, **PATIENT) as two:
         ears = [manager._runtime.backend._engine._ear._session for manager in (one, two)]  # type: ignore[attr-defined]
-        await pass_on(database, one, two)
-        await pass_on(database, two, one)
+        await database.pass_on(one, two)
+        await database.pass_on(two, one)
         assert not looks_often(one)
         assert not looks_often(two)
         assert not [session for session in ears if session.over]
 
 
-async def test_nobody_may_end_statements(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_may_end_statements(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who listens looks often after it has missed a message. Kept by Ear._next_look."""
     monkeypatch.setattr(ear, "SIGN_OF_LIFE", 1)
     database.equip()
@@ -118,13 +95,15 @@ async def test_nobody_may_end_statements(database: Database, monkeypatch: pytest
     assert denied != text
     database.run(denied)
     async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         assert looks_often(two)
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])
-async def test_an_isolation_of_the_session(database: Database, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+async def test_an_isolation_of_the_session(
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
     """Kept by aiolock_exchange_1: it sets its own."""
     run = Session.run
 
@@ -135,10 +114,10 @@ async def test_an_isolation_of_the_session(database: Database, monkeypatch: pyte
 
     monkeypatch.setattr(Session, "run", otherwise)
     async with LockManager(database.url) as one, LockManager(database.url) as two:
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
 
 
-def test_the_transaction_of_another_is_refused(database: Database) -> None:
+def test_the_transaction_of_another_is_refused(database: MySQLDatabase) -> None:
     """What it commits or rolls back is not ours. Kept by aiolock_exchange_1: SET TRANSACTION."""
     database.equip()
     database.run("CREATE TABLE t(n INT)")
@@ -151,7 +130,7 @@ def test_the_transaction_of_another_is_refused(database: Database) -> None:
     assert database.run("SELECT * FROM t") == [(1,)]
 
 
-async def test_the_time_is_that_after_the_gates(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_is_that_after_the_gates(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has waited for a gate for long has decided on an old time. A statement of a procedure has a NOW() of its
     own. Kept by aiolock_exchange_1: `now_us`.
     """
@@ -172,7 +151,7 @@ async def test_the_time_is_that_after_the_gates(database: Database, monkeypatch:
         await lease.release()
 
 
-async def test_gates_that_are_gone(database: Database) -> None:
+async def test_gates_that_are_gone(database: MySQLDatabase) -> None:
     """Without its gate a name is not safe. Kept by aiolock_exchange_1: `gates`."""
     async with LockManager(database.url) as locks:
         database.run("DELETE FROM aiolock_gates")
@@ -180,7 +159,7 @@ async def test_gates_that_are_gone(database: Database) -> None:
             await locks.lock("x").acquire(timeout=0)
 
 
-async def test_nothing_is_open_in_a_transaction(database: Database) -> None:
+async def test_nothing_is_open_in_a_transaction(database: MySQLDatabase) -> None:
     """Also while a lock is held and waited for: a client that is frozen or cut off holds up nobody."""
     query = (
         "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
@@ -196,12 +175,12 @@ async def test_nothing_is_open_in_a_transaction(database: Database) -> None:
         await (await waiter).release()
 
 
-async def test_sessions_end(database: Database) -> None:
+async def test_sessions_end(database: MySQLDatabase) -> None:
     """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         for _ in range(3):
             assert await asyncio.to_thread(database.end_sessions)
             await one.lock("y").acquire(timeout=5)
@@ -211,7 +190,7 @@ async def test_sessions_end(database: Database) -> None:
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_more_channels_than_a_statement_takes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_channels_than_a_statement_takes(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear._tune: TOGETHER."""
     monkeypatch.setattr(ear, "TOGETHER", 7)
     async with LockManager(database.url) as locks:
@@ -228,7 +207,7 @@ async def test_more_channels_than_a_statement_takes(database: Database, monkeypa
 
 
 @pytest.mark.parametrize("characters", ["utf8mb4", "latin1", "utf16"])
-async def test_names_of_all_characters(database: Database, characters: str) -> None:
+async def test_names_of_all_characters(database: MySQLDatabase, characters: str) -> None:
     """SQL has no NUL, and compares as it likes. Kept by VARBINARY, and kept()."""
     database.run(f"ALTER DATABASE {database.name} CHARACTER SET {characters}")
     url = database.url
@@ -242,12 +221,12 @@ async def test_names_of_all_characters(database: Database, characters: str) -> N
             await lease.release()
 
 
-async def test_a_message_that_is_too_long(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_too_long(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the rows do not come with it. Kept by GuessingEngine.message."""
     async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         monkeypatch.setattr(engine, "SENT", 200)
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
 
 
 async def test_what_only_we_have_changed_takes_one_exchange(url: str) -> None:
@@ -297,7 +276,7 @@ async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
         await lease.release()
 
 
-async def test_no_database(database: Database) -> None:
+async def test_no_database(database: MySQLDatabase) -> None:
     with pytest.raises(ConfigurationError, match="Unknown database 'nowhere'"):
         async with LockManager(database.url.replace(database.name, "nowhere")):
             pass
@@ -307,7 +286,7 @@ async def test_no_database(database: Database) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["ssl=true", "ssl_ca=/etc/ssl/certs/ca-certificates.crt"])
-async def test_a_server_without_tls(database: Database, parameter: str) -> None:
+async def test_a_server_without_tls(database: MySQLDatabase, parameter: str) -> None:
     """It is refused, and nothing goes in the clear. Kept by dial(): `ssl`."""
     with pytest.raises(BackendError, match="has it TLS, as the URL says"):
         async with LockManager(f"{database.url}?{parameter}"):
@@ -327,7 +306,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_row(database: Database, damage: str) -> None:
+async def test_a_damaged_row(database: MySQLDatabase, damage: str) -> None:
     """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
@@ -346,7 +325,7 @@ async def test_a_damaged_row(database: Database, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
-async def test_what_no_row_is(database: Database, damage: str) -> None:
+async def test_what_no_row_is(database: MySQLDatabase, damage: str) -> None:
     """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
     async with LockManager(database.url) as locks, locks.lock("x"):
         with pytest.raises(pymysql.Error, match=r"CONSTRAINT|constraint"):
@@ -354,7 +333,7 @@ async def test_what_no_row_is(database: Database, damage: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["CALL no_such()", "DO SLEEP(60)", "KILL CONNECTION_ID()"])
-async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+async def test_a_sweep_that_fails(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """What was done before it counts as done. Kept by ServedEngine._sweep."""
     monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
@@ -365,7 +344,7 @@ async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.Monkey
                 await others.lock("x").acquire(timeout=0)
 
 
-async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_expired_is_deleted(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody may ask for that name again; and who listened is gone. Kept by aiolock_sweep_1."""
     monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url) as locks:
@@ -383,7 +362,7 @@ async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pyte
         await lease.release()
 
 
-def test_a_sweep_waits_for_nobody(database: Database) -> None:
+def test_a_sweep_waits_for_nobody(database: MySQLDatabase) -> None:
     """Kept by SKIP LOCKED."""
     database.equip()
     database.run("INSERT INTO aiolock_rows VALUES('a', 'string', '', 1, 1), ('b', 'string', '', 1, 1)")
@@ -394,7 +373,7 @@ def test_a_sweep_waits_for_nobody(database: Database) -> None:
     assert database.run("SELECT k FROM aiolock_rows") == [(b"a",)]
 
 
-async def test_no_session_is_left(database: Database) -> None:
+async def test_no_session_is_left(database: MySQLDatabase) -> None:
     """Kept by HINTS."""
     database.equip()
     theirs = database.user("EXECUTE")
@@ -405,7 +384,7 @@ async def test_no_session_is_left(database: Database) -> None:
             pass
 
 
-async def test_a_replica(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replica(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by aiolock_exchange_1: `read_only`, which binds not even those with all rights; and by dial()."""
     ask = Session.ask
     database.equip()
@@ -427,7 +406,7 @@ async def test_a_replica(database: Database, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("variable", [("wsrep_on", "ON"), ("group_replication_single_primary_mode", "OFF")])
 async def test_several_servers_that_take_writes(
-    database: Database, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
 ) -> None:
     """Kept by dial()."""
     ask = Session.ask
@@ -441,7 +420,7 @@ async def test_several_servers_that_take_writes(
             pass
 
 
-async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pooler_that_shares_sessions(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another session answers than the one that was opened. Kept by dial()."""
     ask = Session.ask
 
@@ -454,7 +433,7 @@ async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: py
             pass
 
 
-async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
+async def test_who_looks_sees_locks_beside_odd_ones(database: MySQLDatabase) -> None:
     """One row that SQL cannot read must not hide all others. Kept by the view: JSON_VALID, and its CASE."""
     async with LockManager(database.url) as locks:
         odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c", "d")]
@@ -494,12 +473,14 @@ def test_a_user_whom_only_cryptography_can_prove() -> None:
     assert "'cryptography' package is required" in str(found.error)
 
 
-async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_sent_while_nobody_listens(
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
     async with LockManager(database.url, ttl=300) as one, LockManager(database.url, **PATIENT) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         released = asyncio.Event()
 
         async def later(*where: Any) -> Session:
@@ -518,20 +499,24 @@ async def test_a_message_that_is_sent_while_nobody_listens(database: Database, m
         await (await asyncio.wait_for(waiter, 20)).release()
 
 
-async def test_a_session_that_the_server_has_not_missed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_the_server_has_not_missed(
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After the network was cut for long, the old one still has its bell. Kept by MySQLEngine._connect: a new one."""
     monkeypatch.setattr(Session, "end", lambda _: None)
     async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
         made: Any = two._runtime.backend._engine  # type: ignore[attr-defined]
         old = made._session
         made._session = None
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         await old.close()
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         assert not looks_often(two)
 
 
-async def test_the_bell_is_held_before_it_is_waited_for(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bell_is_held_before_it_is_waited_for(
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who waits for it would have it, if only for a moment. Kept by MySQLEngine._connect: its last line."""
     ask, seen = Session.ask, []
 
@@ -547,7 +532,9 @@ async def test_the_bell_is_held_before_it_is_waited_for(database: Database, monk
     assert seen == [False]
 
 
-async def test_the_session_that_holds_the_bell_has_ended(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_session_that_holds_the_bell_has_ended(
+    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody may notice for long: who listens asks now and then. Kept by Ear._next_look: `held`."""
     ask, asked = Session.ask, 0
 
@@ -557,7 +544,7 @@ async def test_the_session_that_holds_the_bell_has_ended(database: Database, mon
         return await ask(self, statement, *values)
 
     async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         monkeypatch.setattr(Session, "ask", counted)
         ((number,),) = database.run("SELECT IS_USED_LOCK(%s)", two._runtime.backend._engine._bell)  # type: ignore[attr-defined]
         database.run(f"KILL {number}")
@@ -569,11 +556,11 @@ async def test_the_session_that_holds_the_bell_has_ended(database: Database, mon
         async with asyncio.timeout(10):
             while looks_often(two):  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
         assert not looks_often(two)
 
 
-async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_that_is_gone_hears_nothing(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear: SILENT."""
     monkeypatch.setattr(ear, "SILENT", 1)
     hears = ear.Ear(address_of(database.url), 5.0, lambda *_: None, lambda *_: None, str)  # type: ignore[arg-type]
@@ -588,7 +575,7 @@ async def test_a_host_that_is_gone_hears_nothing(database: Database, monkeypatch
     hears.hang_up()
 
 
-async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_asks_nothing(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for a heartbeat now and then. Kept by aiolock_hear_1, which waits in the server."""
     ask, asked = Session.ask, []
 
@@ -599,7 +586,7 @@ async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.Mo
     async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         await asyncio.sleep(0.3)  # it listens before it waits
         monkeypatch.setattr(Session, "ask", counted)
         await asyncio.sleep(2.0)
@@ -608,7 +595,9 @@ async def test_who_waits_asks_nothing(database: Database, monkeypatch: pytest.Mo
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_what_is_there_is_made_again_without_a_word(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_there_is_made_again_without_a_word(
+    database: MySQLDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
     """Two processes that start at once both make it. Kept by schema.sql: `sql_notes`, and `NOT EXISTS`."""
     one = engine.MySQLEngine(database.url, pushes=False)
     await one.open(lambda *_: None)

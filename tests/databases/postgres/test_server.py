@@ -14,8 +14,7 @@ import pytest
 from aiolock import BackendError, LockLost, LockManager
 from tests.support.postgres import OwnServer
 
-from .conftest import Database
-from .test_database import until_one_waits
+from .database import PostgresDatabase
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-async def test_an_answer_is_lost(database: Database, losing: list[int], number: int) -> None:
+async def test_an_answer_is_lost(database: PostgresDatabase, losing: list[int], number: int) -> None:
     """What was committed is done once. Kept by Unavailable: `ran`, and `lost`."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         async with one.lock("x"):
@@ -114,11 +113,11 @@ async def test_an_answer_is_lost(database: Database, losing: list[int], number: 
     assert database.run("SELECT * FROM aiolock.locks") == []
 
 
-async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[int]) -> None:
+async def test_a_hand_off_whose_answer_is_lost(database: PostgresDatabase, losing: list[int]) -> None:
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         losing.append(1)
         await lease.release()
         following = await asyncio.wait_for(waiter, 10)

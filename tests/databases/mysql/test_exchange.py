@@ -15,7 +15,7 @@ from tests.support import mysql
 from tests.support.mysql_side import MySQLSide
 from tests.transactional.server import FakeEngine, FakeServer
 
-from .conftest import Database
+from .database import MySQLDatabase
 
 KEYS = [f"aiolock:lock:{{{name}}}{part}" for name in "abc" for part in ("", ":queue")]
 CHANNELS = ["aiolock:manager:m", "aiolock:latch:{a}:free"]
@@ -53,7 +53,7 @@ def content(side: MySQLSide) -> dict[str, Row]:
         return dict(store._rows)
 
 
-async def test_both_do_the_same(database: Database) -> None:
+async def test_both_do_the_same(database: MySQLDatabase) -> None:
     """Kept by exchange_1: each of its conditions."""
     side = MySQLSide(mysql.port(), database.name)
     side.listen(*LISTENING)
@@ -87,7 +87,7 @@ async def test_both_do_the_same(database: Database) -> None:
     side.close()
 
 
-async def test_what_is_sent(database: Database) -> None:
+async def test_what_is_sent(database: MySQLDatabase) -> None:
     """Only what a plan sends that is carried out. Kept by exchange_1: `tell`."""
     side = MySQLSide(mysql.port(), database.name)
     side.listen(*CHANNELS)

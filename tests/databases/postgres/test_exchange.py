@@ -14,7 +14,7 @@ from aiolock.scripts.lock import LockCalls
 from tests.support.database import DatabaseSide
 from tests.transactional.server import FakeEngine, FakeServer
 
-from .conftest import Database
+from .database import PostgresDatabase
 
 KEYS = [f"aiolock:lock:{{{name}}}{part}" for name in "abc" for part in ("", ":queue")]
 CHANNELS = ["aiolock:manager:m", "aiolock:latch:{a}:free"]
@@ -55,7 +55,7 @@ def content(side: DatabaseSide) -> dict[str, Row]:
         return dict(store._rows)
 
 
-async def test_both_do_the_same(database: Database) -> None:
+async def test_both_do_the_same(database: PostgresDatabase) -> None:
     """Kept by exchange_1: each of its conditions."""
     side = DatabaseSide(database.url)
     side.listen(*LISTENING)
@@ -88,7 +88,7 @@ async def test_both_do_the_same(database: Database) -> None:
     side.close()
 
 
-async def test_what_is_sent(database: Database) -> None:
+async def test_what_is_sent(database: PostgresDatabase) -> None:
     """Only what a plan sends that is carried out. Kept by exchange_1: `tell`."""
     side = DatabaseSide(database.url)
     side.listen(*CHANNELS)

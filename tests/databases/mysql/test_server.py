@@ -23,8 +23,7 @@ from tests.support.mysql import OwnServer
 from tests.support.mywire import MySQLFramer
 from tests.support.proxy import FaultProxy
 
-from .conftest import Database
-from .test_database import until_one_waits
+from .database import MySQLDatabase
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +133,7 @@ def losing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("number", range(1, 8))
-async def test_an_answer_is_lost(database: Database, losing: list[int], number: int) -> None:
+async def test_an_answer_is_lost(database: MySQLDatabase, losing: list[int], number: int) -> None:
     """What was committed is done once. Kept by Unavailable: `ran`, and `lost`."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         async with one.lock("x"):
@@ -150,11 +149,11 @@ async def test_an_answer_is_lost(database: Database, losing: list[int], number: 
     assert database.run("SELECT * FROM aiolock_locks") == []
 
 
-async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[int]) -> None:
+async def test_a_hand_off_whose_answer_is_lost(database: MySQLDatabase, losing: list[int]) -> None:
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         losing.append(1)
         await lease.release()
         following = await asyncio.wait_for(waiter, 10)
@@ -165,7 +164,7 @@ async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[
 
 
 @pytest.mark.parametrize("action", ["cut", "lose_reply"])
-async def test_the_network_loses_an_answer(database: Database, action: str) -> None:
+async def test_the_network_loses_an_answer(database: MySQLDatabase, action: str) -> None:
     """The server has committed. Kept by Unavailable: `ran`."""
     async with FaultProxy("127.0.0.1", mysql.port(), framing=MySQLFramer) as proxy:
         behind = database.url.replace(str(mysql.port()), str(proxy.port))
@@ -185,7 +184,7 @@ async def test_the_network_loses_an_answer(database: Database, action: str) -> N
             assert rule.frames
 
 
-async def test_answers_of_all_shapes_pass_a_proxy(database: Database) -> None:
+async def test_answers_of_all_shapes_pass_a_proxy(database: MySQLDatabase) -> None:
     """The frames are what the client waits for: one for each request. Kept by MySQLFramer._ends."""
     async with FaultProxy("127.0.0.1", mysql.port(), framing=MySQLFramer) as proxy:
         session = await dial(address_of(database.url.replace(str(mysql.port()), str(proxy.port))), 5.0)
@@ -229,7 +228,7 @@ async def test_tls(tmp_path: Path) -> None:
                 await LockManager(wrong).open()
 
 
-async def test_a_deadlock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deadlock(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """InnoDB ends one of two transactions, and nothing of it is done. Kept by MySQLEngine.ask: DEADLOCKS."""
     ask, times = Session.ask, 0
 

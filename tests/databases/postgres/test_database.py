@@ -18,35 +18,13 @@ from aiolock.backends.postgres.address import address_of
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 from aiolock.backends.transactional import served
 
-from .conftest import Database
+from ..database import exchanges
+from .database import PostgresDatabase
 
 GRANTS = "GRANT USAGE ON SCHEMA aiolock TO {0}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO {0}"
 
 
-def exchanges(manager: LockManager) -> tuple[int, int]:
-    """How often the server was asked; how many plans came too late."""
-    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
-    return engine.exchanges, engine.stale
-
-
-async def until_one_waits(database: Database, name: str) -> None:
-    """Return once a process is in the queue of the lock."""
-    query = "SELECT 1 FROM aiolock.rows WHERE key = %s"
-    async with asyncio.timeout(10):
-        while not database.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
-            await asyncio.sleep(0.005)
-
-
-async def pass_on(database: Database, one: LockManager, two: LockManager, **options: Any) -> None:
-    """One holds a lock, the other waits for it and gets it."""
-    lease = await one.lock("x", **options).acquire()
-    waiter = asyncio.create_task(two.lock("x", **options).acquire())
-    await until_one_waits(database, "x")
-    await lease.release()
-    await (await asyncio.wait_for(waiter, 10)).release()
-
-
-async def test_a_role_with_the_least_rights(database: Database) -> None:
+async def test_a_role_with_the_least_rights(database: PostgresDatabase) -> None:
     """It may call the functions, and touch no table. Without them it is told whose work to ask for."""
     role = f"app_{database.name}"
     database.run(f"CREATE ROLE {role} LOGIN")
@@ -61,22 +39,22 @@ async def test_a_role_with_the_least_rights(database: Database) -> None:
                 pass
         database.run(GRANTS.format(role))
         async with LockManager(theirs) as one, LockManager(theirs) as two:
-            await pass_on(database, one, two)
-        database.run("SELECT aiolock.sweep_1()", where=theirs)
+            await database.pass_on(one, two)
+        database.run("SELECT aiolock.sweep_1()", url=theirs)
         with pytest.raises(Exception, match="permission denied"):
-            database.run("DELETE FROM aiolock.rows", where=theirs)
+            database.run("DELETE FROM aiolock.rows", url=theirs)
     finally:
         database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_database_that_is_serializable_by_default(database: Database) -> None:
+async def test_a_database_that_is_serializable_by_default(database: PostgresDatabase) -> None:
     """Kept by dial(): `default_transaction_isolation`."""
     database.run(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'serializable'")
     async with LockManager(database.url) as one, LockManager(database.url) as two:
-        await pass_on(database, one, two)
+        await database.pass_on(one, two)
 
 
-async def test_another_level_of_isolation_is_refused(database: Database) -> None:
+async def test_another_level_of_isolation_is_refused(database: PostgresDatabase) -> None:
     """Another client could call the function in its own transaction. Kept by exchange_1."""
     async with LockManager(database.url):
         pass
@@ -85,7 +63,7 @@ async def test_another_level_of_isolation_is_refused(database: Database) -> None
         database.run(f"BEGIN ISOLATION LEVEL SERIALIZABLE; {call}; COMMIT")
 
 
-async def test_updates_are_made_in_place(database: Database) -> None:
+async def test_updates_are_made_in_place(database: PostgresDatabase) -> None:
     """No index has what changes, and a page has room: so the table stays small. Kept by `fillfactor`."""
     async with LockManager(database.url) as locks:
         for _ in range(300):
@@ -102,7 +80,7 @@ async def test_updates_are_made_in_place(database: Database) -> None:
     assert size <= 100_000
 
 
-async def test_nothing_is_idle_in_a_transaction(database: Database) -> None:
+async def test_nothing_is_idle_in_a_transaction(database: PostgresDatabase) -> None:
     """A client that is frozen or cut off holds up nobody."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         left = 60
@@ -126,12 +104,12 @@ async def test_nothing_is_idle_in_a_transaction(database: Database) -> None:
     assert not {state for state in seen if "in transaction" in state}
 
 
-async def test_sessions_end(database: Database) -> None:
+async def test_sessions_end(database: PostgresDatabase) -> None:
     """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         for _ in range(3):
             assert await asyncio.to_thread(database.end_sessions)
             await one.lock("y").acquire(timeout=5)
@@ -141,7 +119,9 @@ async def test_sessions_end(database: Database) -> None:
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_channels_that_take_longer_than_an_answer(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_channels_that_take_longer_than_an_answer(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A manager that listens to thousands must come to an end. Kept by Ear._move, and Ear._turn."""
     claim = ear.Ear._claim
 
@@ -172,12 +152,12 @@ async def test_names_of_all_characters(url: str) -> None:
             await lease.release()
 
 
-async def test_a_message_that_is_too_long(database: Database) -> None:
+async def test_a_message_that_is_too_long(database: PostgresDatabase) -> None:
     """PostgreSQL sends 8000 bytes at most: then the rows do not come with it. Kept by GuessingEngine.message."""
     with_patience: Any = {"ttl": 300, "liveness": 300, "recheck": 300}  # nobody asks by himself
     async with LockManager(database.url, **with_patience) as one, LockManager(database.url, **with_patience) as two:
-        await pass_on(database, one, two)  # kept by Ear._claim, too
-        await pass_on(database, one, two, metadata="ä" * 2000)
+        await database.pass_on(one, two)  # kept by Ear._claim, too
+        await database.pass_on(one, two, metadata="ä" * 2000)
 
 
 async def test_what_only_we_have_changed_takes_one_exchange(url: str) -> None:
@@ -203,7 +183,7 @@ async def test_what_another_has_changed_takes_two(url: str) -> None:
 
 
 @pytest.mark.parametrize("crowd", [5, 20])
-async def test_what_many_ask_for_at_once(database: Database, crowd: int) -> None:
+async def test_what_many_ask_for_at_once(database: PostgresDatabase, crowd: int) -> None:
     """However many they are, each asks a few times: what it costs does not grow with their square. Kept by
     exchange_1: `crowd`.
     """
@@ -276,7 +256,7 @@ async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
 
 
 @pytest.fixture
-def stepped(database: Database) -> Database:
+def stepped(database: PostgresDatabase) -> PostgresDatabase:
     """Its functions show the time that `stepped.by` is away from the server's."""
     database.run("CREATE SCHEMA stepped; CREATE TABLE stepped.by(step interval); INSERT INTO stepped.by VALUES('0')")
     now = "(clock_timestamp() + (SELECT step FROM stepped.by))"
@@ -284,7 +264,7 @@ def stepped(database: Database) -> Database:
     return database
 
 
-async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: Database) -> None:
+async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: PostgresDatabase) -> None:
     """It ends early, and whoever holds it is told. Kept by ServerTime.learn."""
     async with LockManager(stepped.url, ttl=60) as one, LockManager(stepped.url) as two:
         async with two.lock("y"):
@@ -297,7 +277,7 @@ async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: Data
                 await lease.renew()
 
 
-async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: Database) -> None:
+async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: PostgresDatabase) -> None:
     """Nobody gets in before its time is over here, a waiter is told of the release, and fences rise. Kept by
     ServerTime.learn.
     """
@@ -305,7 +285,7 @@ async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: Databas
         lease = await one.lock("x").acquire()
         stepped.run("UPDATE stepped.by SET step = '-1 hour'")
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(stepped, "x")
+        await stepped.until_one_waits("x")
         await lease.renew()
         await lease.release()
         later = await asyncio.wait_for(waiter, 10)
@@ -313,7 +293,7 @@ async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: Databas
         await later.release()
 
 
-async def test_no_database(database: Database) -> None:
+async def test_no_database(database: PostgresDatabase) -> None:
     for url, says in {
         database.url.replace(database.name, "nowhere"): "does not exist",
         "postgresql://localhost": "must name a database",
@@ -343,7 +323,7 @@ async def test_no_database(database: Database) -> None:
         "kind = 'string', value = (repeat('[', 3000) || repeat(']', 3000))::json",
     ],
 )
-async def test_a_damaged_row(database: Database, damage: str) -> None:
+async def test_a_damaged_row(database: PostgresDatabase, damage: str) -> None:
     """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
@@ -362,7 +342,7 @@ async def test_a_damaged_row(database: Database, damage: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
-async def test_what_no_row_is(database: Database, damage: str) -> None:
+async def test_what_no_row_is(database: PostgresDatabase, damage: str) -> None:
     """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
     async with LockManager(database.url) as locks, locks.lock("x"):
         with pytest.raises(psycopg.errors.CheckViolation):
@@ -372,7 +352,7 @@ async def test_what_no_row_is(database: Database, damage: str) -> None:
 @pytest.mark.parametrize(
     "fault", ["PERFORM no_such()", "PERFORM pg_sleep(60)", "PERFORM pg_terminate_backend(pg_backend_pid())"]
 )
-async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+async def test_a_sweep_that_fails(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """What was done before it counts as done. Kept by ServedEngine._sweep."""
     monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
@@ -398,14 +378,14 @@ async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.Monkey
     ("parameter", "says"),
     [("connect_timeout=3", "connect_timeout.*asyncpg"), ("ssl=require", "sslmode"), ("client_encoding=x", "encoding")],
 )
-async def test_a_parameter_that_is_not_known(database: Database, parameter: str, says: str) -> None:
+async def test_a_parameter_that_is_not_known(database: PostgresDatabase, parameter: str, says: str) -> None:
     """Waiting does not help. Kept by MISTAKEN, and HINTS."""
     with pytest.raises(ConfigurationError, match=says):
         async with LockManager(f"{database.url}&{parameter}"):
             pass
 
 
-async def test_no_session_is_left(database: Database) -> None:
+async def test_no_session_is_left(database: PostgresDatabase) -> None:
     """Kept by HINTS."""
     database.run(f"ALTER DATABASE {database.name} CONNECTION LIMIT 1")
     role = f"few_{database.name}"
@@ -419,7 +399,7 @@ async def test_no_session_is_left(database: Database) -> None:
         database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-async def test_a_standby(database: Database) -> None:
+async def test_a_standby(database: PostgresDatabase) -> None:
     """It says so, and by which words to look for the primary. Kept by meaning()."""
     async with LockManager(database.url, request_timeout=2) as locks:
         refused = (
@@ -435,7 +415,7 @@ async def test_a_standby(database: Database) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-async def test_a_database_of_another_encoding(database: Database, encoding: str) -> None:
+async def test_a_database_of_another_encoding(database: PostgresDatabase, encoding: str) -> None:
     """A name that it has not would end all requests of its moment. Kept by dial()."""
     name = f"{database.name}_{encoding.lower()}"
     database.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
@@ -447,7 +427,7 @@ async def test_a_database_of_another_encoding(database: Database, encoding: str)
         database.run(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pooler_that_shares_sessions(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another session answers than the one that was opened. Kept by dial()."""
     monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
     with pytest.raises(ConfigurationError, match="pooler"):
@@ -455,7 +435,7 @@ async def test_a_pooler_that_shares_sessions(database: Database, monkeypatch: py
             pass
 
 
-async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_has_expired_is_deleted(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody may ask for that name again. Kept by ServedEngine._sweep."""
     monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url) as locks:
@@ -470,7 +450,7 @@ async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pyte
         await lease.release()
 
 
-async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
+async def test_who_looks_sees_locks_beside_odd_ones(database: PostgresDatabase) -> None:
     """One row that SQL cannot read must not hide all others. Kept by the view: its `replace` of NUL, and its CASE."""
     async with LockManager(database.url) as locks:
         odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c")]
@@ -480,7 +460,7 @@ async def test_who_looks_sees_locks_beside_odd_ones(database: Database) -> None:
         database.run("DELETE FROM aiolock.rows WHERE key ~ '{c}$'")
 
 
-async def test_who_looks_sees_the_locks(database: Database) -> None:
+async def test_who_looks_sees_the_locks(database: PostgresDatabase) -> None:
     async with LockManager(database.url) as locks:
         held = await locks.lock("order:42").acquire()
         async with locks.lock("free"):
@@ -493,7 +473,9 @@ def test_the_schema_is_in_the_package() -> None:
     assert Path(str(SCHEMA)).is_file()
 
 
-async def test_a_message_that_is_sent_while_nobody_listens(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_sent_while_nobody_listens(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
     async with (
         LockManager(database.url, ttl=300) as one,
@@ -501,7 +483,7 @@ async def test_a_message_that_is_sent_while_nobody_listens(database: Database, m
     ):
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_one_waits("x")
         released = asyncio.Event()
 
         async def later(*where: Any) -> Session:

@@ -15,7 +15,7 @@ from aiolock.cli.mysql_examination import examine_mysql
 from tests.cli.conftest import CommandLine
 from tests.sqlite.test_cli import scene
 
-from .conftest import Database
+from .database import MySQLDatabase
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_run(aiolock: CommandLine) -> None:
     assert done.exit_code == 0, done.output
 
 
-async def test_doctor(database: Database, aiolock: CommandLine) -> None:
+async def test_doctor(database: MySQLDatabase, aiolock: CommandLine) -> None:
     missing = await asyncio.to_thread(aiolock, "doctor")
     assert missing.exit_code != 0
     assert "nobody has kept locks in this database" in missing.output
@@ -85,7 +85,7 @@ def test_what_doctor_does_not_say(name: str) -> None:
     assert not [found for found in examine_mysql(variables) if found.level != Level.OK]
 
 
-async def test_a_look_at_many_names(database: Database) -> None:
+async def test_a_look_at_many_names(database: MySQLDatabase) -> None:
     """It takes pages, in the order of the keys. Kept by `PAGE`."""
     async with LockManager(database.url):
         pass

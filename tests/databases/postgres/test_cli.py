@@ -14,7 +14,7 @@ from aiolock.cli.examination import Level, examine_database
 from tests.cli.conftest import CommandLine
 from tests.sqlite.test_cli import scene
 
-from .conftest import Database
+from .database import PostgresDatabase
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_run(aiolock: CommandLine) -> None:
     assert done.exit_code == 0, done.output
 
 
-async def test_doctor(database: Database, aiolock: CommandLine) -> None:
+async def test_doctor(database: PostgresDatabase, aiolock: CommandLine) -> None:
     missing = await asyncio.to_thread(aiolock, "doctor")
     assert missing.exit_code != 0
     assert "nobody has kept locks in this database" in missing.output
@@ -105,7 +105,7 @@ def test_what_doctor_does_not_say() -> None:
         assert {found.level for found in examine_database([*(SOUND | other).values()])} == {Level.OK}
 
 
-async def test_a_look_at_many_names(database: Database) -> None:
+async def test_a_look_at_many_names(database: PostgresDatabase) -> None:
     """It takes pages, in the order of the keys. Kept by `PAGE`."""
     async with LockManager(database.url):
         pass

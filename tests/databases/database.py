@@ -1,0 +1,96 @@
+"""A database, whatever its product: where the tests of this folder run."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from itertools import count
+from typing import Any, ClassVar
+
+from aiolock import LockManager
+
+NUMBERS = count(1)
+
+
+class Database(ABC):
+    """One database, seen by its owner.
+
+    Args:
+        url: its address.
+
+    Attributes:
+        url: see above.
+        rows, key: the table of what is kept, and its column of keys.
+        locks: the view of those that are held.
+    """
+
+    rows: ClassVar[str]
+    key: ClassVar[str]
+    locks: ClassVar[str]
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @abstractmethod
+    def new(cls) -> Database:
+        """An empty one, on the server of this run."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """End it, whoever uses it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.url.partition("?")[0].rpartition("/")[2]
+
+    @abstractmethod
+    def run(self, statement: str, *values: object, url: str = "") -> list[tuple[Any, ...]]:
+        """Execute a statement; return its rows.
+
+        Args:
+            statement: SQL.
+            values: of its parameters.
+            url: another address: as who, or to what.
+        """
+
+    @abstractmethod
+    def equip(self, url: str = "") -> None:
+        """Run the schema, as whoever comes with this address."""
+
+    @abstractmethod
+    def sessions(self) -> list[int]:
+        """The numbers of all sessions of managers."""
+
+    @abstractmethod
+    def end(self, session: int) -> None:
+        """End one of them."""
+
+    def end_sessions(self) -> int:
+        """End all of them, as a restart or a failover does; return how many."""
+        found = self.sessions()
+        for session in found:
+            self.end(session)
+        return len(found)
+
+    async def until_one_waits(self, name: str) -> None:
+        """Return once a process is in the queue of the lock."""
+        query = f"SELECT 1 FROM {self.rows} WHERE {self.key} = %s"
+        async with asyncio.timeout(10):
+            while not self.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.005)
+
+    async def pass_on(self, one: LockManager, two: LockManager, **options: Any) -> None:
+        """One holds a lock, the other waits for it and gets it."""
+        lease = await one.lock("x", **options).acquire()
+        waiter = asyncio.create_task(two.lock("x", **options).acquire())
+        await self.until_one_waits("x")
+        await lease.release()
+        await (await asyncio.wait_for(waiter, 10)).release()
+
+
+def exchanges(manager: LockManager) -> tuple[int, int]:
+    """How often a manager has asked the server; how many plans came too late."""
+    engine: Any = manager._runtime.backend._engine  # type: ignore[attr-defined]
+    return engine.exchanges, engine.stale

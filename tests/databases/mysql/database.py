@@ -1,0 +1,60 @@
+"""A database of MariaDB or MySQL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymysql
+
+from tests.support import mysql, mysql_side
+
+from ..database import NUMBERS, Database
+
+
+class MySQLDatabase(Database):
+    """See `Database`."""
+
+    rows, key, locks = "aiolock_rows", "k", "aiolock_locks"
+
+    @classmethod
+    def new(cls) -> MySQLDatabase:
+        name = f"own_{os.getpid()}_{next(NUMBERS)}"
+        with mysql.connect(mysql.port()) as link:
+            link.cursor().execute(f"CREATE DATABASE {name}")
+        return cls(mysql.url(name))
+
+    def drop(self) -> None:
+        self.run(f"DROP DATABASE {self.name}")
+
+    def connect(self, url: str = "") -> pymysql.Connection[Any]:
+        """A session of its owner, or of whoever comes with this address."""
+        parts = urlsplit(url or self.url)
+        return mysql.connect(parts.port or 0, database=parts.path.strip("/"), user=parts.username or "")
+
+    def run(self, statement: str, *values: object, url: str = "") -> list[tuple[Any, ...]]:
+        with self.connect(url) as link, link.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            return list(cursor.fetchall())
+
+    def equip(self, url: str = "") -> None:
+        with self.connect(url) as link:
+            mysql_side.equip(link)
+
+    def sessions(self) -> list[int]:
+        query = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        return [number for (number,) in self.run(query)]
+
+    def end(self, session: int) -> None:
+        with contextlib.suppress(pymysql.Error):  # it has ended by itself
+            self.run(f"KILL {session}")
+
+    def user(self, *grants: str) -> str:
+        """Make a user with rights in it; return the URL with which he comes."""
+        name = f"u_{self.name}_{next(NUMBERS)}"
+        self.run(f"CREATE USER {name}@'%'")
+        for grant in grants:
+            self.run(f"GRANT {grant} ON {self.name}.* TO {name}@'%'")
+        return self.url.replace("root", name)

@@ -1,0 +1,43 @@
+"""A database of PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any, LiteralString, cast
+
+import psycopg
+
+from aiolock.backends.postgres.session import SCHEMA
+from tests.support import postgres
+
+from ..database import NUMBERS, Database
+
+
+class PostgresDatabase(Database):
+    """See `Database`."""
+
+    rows, key, locks = "aiolock.rows", "key", "aiolock.locks"
+
+    @classmethod
+    def new(cls) -> PostgresDatabase:
+        name = f"own_{postgres.dsn().rpartition('test_')[2].partition('?')[0]}_{next(NUMBERS)}"
+        made = cls(str(postgres.server().get_uri(database=name)))
+        made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
+        return made
+
+    def drop(self) -> None:
+        self.run(f"DROP DATABASE {self.name} WITH (FORCE)", url=postgres.dsn())
+
+    def run(self, statement: str, *values: object, url: str = "") -> list[tuple[Any, ...]]:
+        with psycopg.connect(url or self.url, autocommit=True) as link:
+            cursor = link.execute(cast(LiteralString, statement), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def equip(self, url: str = "") -> None:
+        self.run(SCHEMA.read_text(encoding="utf-8"), url=url)
+
+    def sessions(self) -> list[int]:
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'aiolock'"
+        return [pid for (pid,) in self.run(query)]
+
+    def end(self, session: int) -> None:
+        self.run(f"SELECT pg_terminate_backend({session})")
