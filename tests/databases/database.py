@@ -8,6 +8,9 @@ from itertools import count
 from typing import Any, ClassVar
 
 from aiolock import LockManager
+from aiolock.backends.survey import Reader
+from aiolock.backends.transactional.served import ServedEngine
+from tests.support.database import ServedSide
 
 NUMBERS = count(1)
 
@@ -22,11 +25,15 @@ class Database(ABC):
         url: see above.
         rows, key: the table of what is kept, and its column of keys.
         locks: the view of those that are held.
+        careless: the setting by which the server of this run does not wait for the disk.
+        holds_in: a transaction can have a lock.
     """
 
     rows: ClassVar[str]
     key: ClassVar[str]
     locks: ClassVar[str]
+    careless: ClassVar[str]
+    holds_in: ClassVar[bool]
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -58,6 +65,30 @@ class Database(ABC):
     @abstractmethod
     def equip(self, url: str = "") -> None:
         """Run the schema, as whoever comes with this address."""
+
+    @abstractmethod
+    def made(self) -> list[tuple[Any, ...]]:
+        """What managers have made in it; nothing if none was there."""
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """What the command line reads it with."""
+
+    @abstractmethod
+    def engine(self, *, pushes: bool = True) -> ServedEngine[Any]:
+        """What a manager keeps its locks with."""
+
+    @abstractmethod
+    def side(self) -> ServedSide:
+        """Scripts in it, and looks at it."""
+
+    @abstractmethod
+    def turns(self) -> list[tuple[Any, ...]]:
+        """For whom a name is kept: its tag, the manager, until when, and how many came meanwhile."""
+
+    @abstractmethod
+    def end_turns(self) -> None:
+        """No name is kept for anybody."""
 
     @abstractmethod
     def sessions(self) -> list[int]:

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 
 import pymysql
 
-from tests.support import mysql, mysql_side
+from aiolock.backends.mysql import DatabaseReader, MySQLEngine
+from tests.support import mysql
+from tests.support.mysql_side import MySQLSide, equip
 
 from ..database import NUMBERS, Database
 
@@ -18,6 +20,8 @@ class MySQLDatabase(Database):
     """See `Database`."""
 
     rows, key, locks = "aiolock_rows", "k", "aiolock_locks"
+    careless = "innodb_flush_log_at_trx_commit"
+    holds_in = False
 
     @classmethod
     def new(cls) -> MySQLDatabase:
@@ -41,7 +45,25 @@ class MySQLDatabase(Database):
 
     def equip(self, url: str = "") -> None:
         with self.connect(url) as link:
-            mysql_side.equip(link)
+            equip(link)
+
+    def made(self) -> list[tuple[Any, ...]]:
+        return self.run("SHOW TABLES")
+
+    def reader(self) -> DatabaseReader:
+        return DatabaseReader(self.url)
+
+    def engine(self, *, pushes: bool = True) -> MySQLEngine:
+        return MySQLEngine(self.url, pushes=pushes)
+
+    def side(self) -> MySQLSide:
+        return MySQLSide(urlsplit(self.url).port or 0, self.name)
+
+    def turns(self) -> list[tuple[Any, ...]]:
+        return self.run("SELECT tag, manager, until_us, crowd FROM aiolock_gates WHERE manager <> 0")
+
+    def end_turns(self) -> None:
+        self.run("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0 WHERE manager <> 0")
 
     def sessions(self) -> list[int]:
         query = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"

@@ -6,8 +6,10 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 
+from aiolock.backends.postgres import DatabaseReader, PostgresEngine
 from aiolock.backends.postgres.session import SCHEMA
 from tests.support import postgres
+from tests.support.database import DatabaseSide
 
 from ..database import NUMBERS, Database
 
@@ -16,6 +18,8 @@ class PostgresDatabase(Database):
     """See `Database`."""
 
     rows, key, locks = "aiolock.rows", "key", "aiolock.locks"
+    careless = "fsync"
+    holds_in = True
 
     @classmethod
     def new(cls) -> PostgresDatabase:
@@ -34,6 +38,24 @@ class PostgresDatabase(Database):
 
     def equip(self, url: str = "") -> None:
         self.run(SCHEMA.read_text(encoding="utf-8"), url=url)
+
+    def made(self) -> list[tuple[Any, ...]]:
+        return self.run("SELECT nspname FROM pg_namespace WHERE nspname = 'aiolock'")
+
+    def reader(self) -> DatabaseReader:
+        return DatabaseReader(self.url)
+
+    def engine(self, *, pushes: bool = True) -> PostgresEngine:
+        return PostgresEngine(self.url, pushes=pushes)
+
+    def side(self) -> DatabaseSide:
+        return DatabaseSide(self.url)
+
+    def turns(self) -> list[tuple[Any, ...]]:
+        return self.run("SELECT tag, manager, until_us, crowd FROM aiolock.turns")
+
+    def end_turns(self) -> None:
+        self.run("DELETE FROM aiolock.turns")
 
     def sessions(self) -> list[int]:
         query = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'aiolock'"
