@@ -19,7 +19,7 @@ PRODUCTS = [
 ]
 
 
-@pytest.fixture(params=PRODUCTS)
+@pytest.fixture(params=PRODUCTS, scope="session")
 def product(request: pytest.FixtureRequest) -> type[Database]:
     """Each of those that locks can be in."""
     kind: type[Database] = request.param

@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from aiolock import LockManager
 from aiolock.backends.survey import Reader
 from aiolock.backends.transactional.served import ServedEngine
 from tests.support.database import ServedSide
+from tests.support.proxy import Framing
 
 NUMBERS = count(1)
+
+
+class OwnServer(Protocol):
+    """A server of its own.
+
+    Attributes:
+        url: of a database.
+    """
+
+    url: str
+
+    def away(self) -> AbstractContextManager[None]:
+        """It ends as in a crash, and is there again afterwards."""
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """It does not run."""
+
+    def close(self) -> None:
+        """End it; its files go."""
 
 
 class Database(ABC):
@@ -27,6 +48,13 @@ class Database(ABC):
         locks: the view of those that are held.
         careless: the setting by which the server of this run does not wait for the disk.
         holds_in: a transaction can have a lock.
+        scheme: of addresses.
+        called: what errors call a server whose name is not known.
+        engines: what managers keep their locks with.
+        server: starts a server of its own.
+        gone: what a driver raises if the connection ends before the answer.
+        framing: what servers speak.
+        writes: what is in a request that writes, and in no other.
     """
 
     rows: ClassVar[str]
@@ -34,6 +62,13 @@ class Database(ABC):
     locks: ClassVar[str]
     careless: ClassVar[str]
     holds_in: ClassVar[bool]
+    scheme: ClassVar[str]
+    called: ClassVar[str]
+    engines: ClassVar[type[ServedEngine[Any]]]
+    server: ClassVar[type[OwnServer]]
+    gone: ClassVar[Exception]
+    framing: ClassVar[Framing]
+    writes: ClassVar[bytes]
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -46,6 +81,15 @@ class Database(ABC):
     @abstractmethod
     def drop(self) -> None:
         """End it, whoever uses it."""
+
+    @property
+    @abstractmethod
+    def where(self) -> tuple[str, int]:
+        """What a proxy connects to: host and port; or the path of a Unix socket, and 0."""
+
+    @abstractmethod
+    def behind(self, port: int) -> str:
+        """Its address if a proxy listens there."""
 
     @property
     def name(self) -> str:
@@ -73,10 +117,6 @@ class Database(ABC):
     @abstractmethod
     def reader(self) -> Reader:
         """What the command line reads it with."""
-
-    @abstractmethod
-    def engine(self, *, pushes: bool = True) -> ServedEngine[Any]:
-        """What a manager keeps its locks with."""
 
     @abstractmethod
     def side(self) -> ServedSide:

@@ -61,7 +61,7 @@ async def test_both_do_the_same(database: Database) -> None:
     choose, server = random.Random(7), FakeServer()
     server.listening = {CHANNELS[0], HELD} if database.holds_in else {CHANNELS[0]}
     side.listen(*server.listening)
-    engines = [database.engine(pushes=False), database.engine(pushes=False)]
+    engines = [database.engines(database.url, pushes=False) for _ in range(2)]
     fakes = [FakeEngine(server, at, SystemClock()) for at in range(2)]
     for engine in engines:
         await engine.open(lambda *_: None)
@@ -92,7 +92,7 @@ async def test_what_is_sent(database: Database) -> None:
     """Only what a plan sends that is carried out. Kept by exchange_1: `tell`."""
     side = database.side()
     side.listen(*CHANNELS)
-    engine = database.engine(pushes=False)
+    engine = database.engines(database.url, pushes=False)
     await engine.open(lambda *_: None)
     for number, version in enumerate((0, -1)):
         plan = Plan([], ["aiolock" + "a"])

@@ -7,7 +7,7 @@ import pytest
 from .database import MySQLDatabase
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def product() -> type[MySQLDatabase]:
     """See `tests/databases/conftest.py`."""
     return MySQLDatabase

@@ -7,11 +7,13 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+import asyncmy
 import pymysql
 
 from aiolock.backends.mysql import DatabaseReader, MySQLEngine
 from tests.support import mysql
 from tests.support.mysql_side import MySQLSide, equip
+from tests.support.mywire import MySQLFramer
 
 from ..database import NUMBERS, Database
 
@@ -22,6 +24,10 @@ class MySQLDatabase(Database):
     rows, key, locks = "aiolock_rows", "k", "aiolock_locks"
     careless = "innodb_flush_log_at_trx_commit"
     holds_in = False
+    scheme, called = "mysql", "the server"
+    engines, server, framing = MySQLEngine, mysql.OwnServer, MySQLFramer
+    gone = asyncmy.errors.OperationalError(2013, "Lost connection to MySQL server during query")
+    writes = b'"hash"'
 
     @classmethod
     def new(cls) -> MySQLDatabase:
@@ -29,6 +35,14 @@ class MySQLDatabase(Database):
         with mysql.connect(mysql.port()) as link:
             link.cursor().execute(f"CREATE DATABASE {name}")
         return cls(mysql.url(name))
+
+    @property
+    def where(self) -> tuple[str, int]:
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or 0
+
+    def behind(self, port: int) -> str:
+        return self.url.replace(str(self.where[1]), str(port))
 
     def drop(self) -> None:
         self.run(f"DROP DATABASE {self.name}")
@@ -52,9 +66,6 @@ class MySQLDatabase(Database):
 
     def reader(self) -> DatabaseReader:
         return DatabaseReader(self.url)
-
-    def engine(self, *, pushes: bool = True) -> MySQLEngine:
-        return MySQLEngine(self.url, pushes=pushes)
 
     def side(self) -> MySQLSide:
         return MySQLSide(urlsplit(self.url).port or 0, self.name)

@@ -7,7 +7,7 @@ import pytest
 from .database import PostgresDatabase
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def product() -> type[PostgresDatabase]:
     """See `tests/databases/conftest.py`."""
     return PostgresDatabase

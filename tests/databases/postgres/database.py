@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, LiteralString, cast
 
+import asyncpg
 import psycopg
 
 from aiolock.backends.postgres import DatabaseReader, PostgresEngine
 from aiolock.backends.postgres.session import SCHEMA
 from tests.support import postgres
 from tests.support.database import DatabaseSide
+from tests.support.pgwire import PostgresFramer
 
 from ..database import NUMBERS, Database
 
@@ -20,6 +22,10 @@ class PostgresDatabase(Database):
     rows, key, locks = "aiolock.rows", "key", "aiolock.locks"
     careless = "fsync"
     holds_in = True
+    scheme, called = "postgresql", "PostgreSQL"
+    engines, server, framing = PostgresEngine, postgres.OwnServer, PostgresFramer
+    gone = asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+    writes = b"hash"
 
     @classmethod
     def new(cls) -> PostgresDatabase:
@@ -27,6 +33,13 @@ class PostgresDatabase(Database):
         made = cls(str(postgres.server().get_uri(database=name)))
         made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
         return made
+
+    @property
+    def where(self) -> tuple[str, int]:
+        return f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432", 0
+
+    def behind(self, port: int) -> str:
+        return f"postgresql://postgres@127.0.0.1:{port}/{self.name}?sslmode=disable"
 
     def drop(self) -> None:
         self.run(f"DROP DATABASE {self.name} WITH (FORCE)", url=postgres.dsn())
@@ -44,9 +57,6 @@ class PostgresDatabase(Database):
 
     def reader(self) -> DatabaseReader:
         return DatabaseReader(self.url)
-
-    def engine(self, *, pushes: bool = True) -> PostgresEngine:
-        return PostgresEngine(self.url, pushes=pushes)
 
     def side(self) -> DatabaseSide:
         return DatabaseSide(self.url)
