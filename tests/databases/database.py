@@ -48,6 +48,9 @@ class Database(ABC):
         locks: the view of those that are held.
         careless: the setting by which the server of this run does not wait for the disk.
         holds_in: a transaction can have a lock.
+        queued: selects how many are in the queue with a key.
+        clock: what the schema calls the server's clock.
+        stepped: as many hours as the table `stepped` says.
         scheme: of addresses.
         called: what errors call a server whose name is not known.
         engines: what managers keep their locks with.
@@ -62,6 +65,9 @@ class Database(ABC):
     locks: ClassVar[str]
     careless: ClassVar[str]
     holds_in: ClassVar[bool]
+    queued: ClassVar[str]
+    clock: ClassVar[str]
+    stepped: ClassVar[str]
     scheme: ClassVar[str]
     called: ClassVar[str]
     engines: ClassVar[type[ServedEngine[Any]]]
@@ -107,8 +113,13 @@ class Database(ABC):
         """
 
     @abstractmethod
-    def equip(self, url: str = "") -> None:
-        """Run the schema, as whoever comes with this address."""
+    def equip(self, url: str = "", clock: str = "") -> None:
+        """Run the schema.
+
+        Args:
+            url: another address: as whom.
+            clock: an expression in place of the server's clock.
+        """
 
     @abstractmethod
     def made(self) -> list[tuple[Any, ...]]:
@@ -145,18 +156,18 @@ class Database(ABC):
             self.end(session)
         return len(found)
 
-    async def until_one_waits(self, name: str) -> None:
-        """Return once a process is in the queue of the lock."""
-        query = f"SELECT 1 FROM {self.rows} WHERE {self.key} = %s"
-        async with asyncio.timeout(10):
-            while not self.run(query, f"aiolock:lock:{{{name}}}:queue"):  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.005)
+    async def until_waiting(self, name: str, number: int = 1) -> None:
+        """Return once that many processes are in the queue of the lock."""
+        key = f"aiolock:lock:{{{name}}}:queue"
+        async with asyncio.timeout(10 + 2 * number):
+            while sum(found for (found,) in self.run(self.queued, key)) < number:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.005 * number)
 
     async def pass_on(self, one: LockManager, two: LockManager, **options: Any) -> None:
         """One holds a lock, the other waits for it and gets it."""
         lease = await one.lock("x", **options).acquire()
         waiter = asyncio.create_task(two.lock("x", **options).acquire())
-        await self.until_one_waits("x")
+        await self.until_waiting("x")
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
 

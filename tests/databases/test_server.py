@@ -51,7 +51,7 @@ async def test_it_is_restarted(product: type[Database], server: OwnServer) -> No
     async with LockManager(server.url, ttl=60) as one, LockManager(server.url, ttl=60) as two:
         long = await one.lock("long").acquire()
         waiter = asyncio.create_task(two.lock("long").acquire())
-        await product(server.url).until_one_waits("long")
+        await product(server.url).until_waiting("long")
         short = await one.lock("short", ttl=1.0).acquire()
         with server.away():
             lost = time.monotonic()
@@ -137,7 +137,7 @@ async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_one_waits("x")
+        await database.until_waiting("x")
         losing.append(1)
         await lease.release()
         following = await asyncio.wait_for(waiter, 10)

@@ -24,6 +24,9 @@ class MySQLDatabase(Database):
     rows, key, locks = "aiolock_rows", "k", "aiolock_locks"
     careless = "innodb_flush_log_at_trx_commit"
     holds_in = False
+    queued = "SELECT JSON_LENGTH(value) FROM aiolock_rows WHERE k = %s"
+    clock = "UTC_TIMESTAMP(6)"
+    stepped = "INTERVAL (SELECT hours FROM stepped) HOUR"
     scheme, called = "mysql", "the server"
     engines, server, framing = MySQLEngine, mysql.OwnServer, MySQLFramer
     gone = asyncmy.errors.OperationalError(2013, "Lost connection to MySQL server during query")
@@ -57,9 +60,9 @@ class MySQLDatabase(Database):
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
-    def equip(self, url: str = "") -> None:
+    def equip(self, url: str = "", clock: str = "") -> None:
         with self.connect(url) as link:
-            equip(link)
+            equip(link, lambda text: text.replace(self.clock, clock or self.clock))
 
     def made(self) -> list[tuple[Any, ...]]:
         return self.run("SHOW TABLES")

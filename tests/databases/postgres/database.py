@@ -22,6 +22,9 @@ class PostgresDatabase(Database):
     rows, key, locks = "aiolock.rows", "key", "aiolock.locks"
     careless = "fsync"
     holds_in = True
+    queued = "SELECT count(*) FROM aiolock.rows, json_each(value) WHERE rows.key = %s"
+    clock = "clock_timestamp()"
+    stepped = "(SELECT hours * interval '1 hour' FROM public.stepped)"
     scheme, called = "postgresql", "PostgreSQL"
     engines, server, framing = PostgresEngine, postgres.OwnServer, PostgresFramer
     gone = asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -49,8 +52,8 @@ class PostgresDatabase(Database):
             cursor = link.execute(cast(LiteralString, statement), values or None)
             return cursor.fetchall() if cursor.description else []
 
-    def equip(self, url: str = "") -> None:
-        self.run(SCHEMA.read_text(encoding="utf-8"), url=url)
+    def equip(self, url: str = "", clock: str = "") -> None:
+        self.run(SCHEMA.read_text(encoding="utf-8").replace(self.clock, clock or self.clock), url=url)
 
     def made(self) -> list[tuple[Any, ...]]:
         return self.run("SELECT nspname FROM pg_namespace WHERE nspname = 'aiolock'")

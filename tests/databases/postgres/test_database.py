@@ -18,7 +18,6 @@ from aiolock.backends.postgres.address import address_of
 from aiolock.backends.postgres.session import SCHEMA, Session, dial
 from aiolock.backends.transactional import served
 
-from ..database import exchanges
 from .database import PostgresDatabase
 
 GRANTS = "GRANT USAGE ON SCHEMA aiolock TO {0}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO {0}"
@@ -109,7 +108,7 @@ async def test_sessions_end(database: PostgresDatabase) -> None:
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_one_waits("x")
+        await database.until_waiting("x")
         for _ in range(3):
             assert await asyncio.to_thread(database.end_sessions)
             await one.lock("y").acquire(timeout=5)
@@ -158,139 +157,6 @@ async def test_a_message_that_is_too_long(database: PostgresDatabase) -> None:
     async with LockManager(database.url, **with_patience) as one, LockManager(database.url, **with_patience) as two:
         await database.pass_on(one, two)  # kept by Ear._claim, too
         await database.pass_on(one, two, metadata="ä" * 2000)
-
-
-async def test_what_only_we_have_changed_takes_one_exchange(url: str) -> None:
-    async with LockManager(url) as locks:
-        lock = locks.lock("mine")
-        async with lock:
-            pass
-        asked, stale = exchanges(locks)
-        for _ in range(20):
-            async with lock:
-                pass
-        assert exchanges(locks) == (asked + 40, stale)
-
-
-async def test_what_another_has_changed_takes_two(url: str) -> None:
-    async with LockManager(url) as one, LockManager(url) as two:
-        fences = []
-        for locks in (one, two, one, two):
-            async with locks.lock("ours") as lease:
-                fences.append(lease.fence)
-        assert exchanges(one)[1] <= 2
-    assert fences == sorted(set(fences))
-
-
-@pytest.mark.parametrize("crowd", [5, 20])
-async def test_what_many_ask_for_at_once(database: PostgresDatabase, crowd: int) -> None:
-    """However many they are, each asks a few times: what it costs does not grow with their square. Kept by
-    exchange_1: `crowd`.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        with_patience: Any = {"liveness": 60, "request_timeout": 60, "ttl": 120}
-        managers = [await stack.enter_async_context(LockManager(database.url, **with_patience)) for _ in range(crowd)]
-        lease = await managers[0].lock("x").acquire()
-        for manager in managers[1:]:  # none has to learn the time
-            await (await manager.lock(f"mine {id(manager)}").acquire()).release()
-        before = sum(exchanges(manager)[0] for manager in managers)
-        waiters = [asyncio.create_task(manager.lock("x").acquire()) for manager in managers[1:]]
-        queue = "SELECT 1 FROM aiolock.rows, json_each(value) WHERE rows.key = 'aiolock:lock:{x}:queue'"
-        async with asyncio.timeout(60):
-            while len(await asyncio.to_thread(database.run, queue)) < crowd - 1:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.05)
-        assert sum(exchanges(manager)[0] for manager in managers) - before < 8 * crowd
-        await lease.release()
-        for waiter in asyncio.as_completed(waiters):
-            await (await waiter).release()
-
-
-async def test_many_that_wait(url: str) -> None:
-    """Each says now and then that it still waits, and reads what the others have written before: two exchanges. Kept by
-    exchange_1: `crowd`, and GuessingEngine._ask: who is answered at once does not wait in step with the others.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        managers = [await stack.enter_async_context(LockManager(url, liveness=1.5, ttl=60)) for _ in range(12)]
-        lease = await managers[0].lock("x").acquire()
-        waiters = [asyncio.create_task(manager.lock("x").acquire()) for manager in managers[1:]]
-
-        def asked() -> tuple[int, int]:
-            counts = [exchanges(manager) for manager in managers]
-            return sum(count for count, _ in counts), sum(stale for _, stale in counts)
-
-        async with asyncio.timeout(60):
-            while asked()[0] < 100:  # noqa: ASYNC110 - nothing tells; all are in the queue
-                await asyncio.sleep(0.05)
-            before, late = asked()
-            while (now := asked())[0] < before + 100:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.05)
-        assert now[0] - before < 3 * (now[0] - before - (now[1] - late))
-        await lease.release()
-        for waiter in asyncio.as_completed(waiters):
-            await (await waiter).release()
-
-
-async def test_hundreds_of_names_at_once(url: str) -> None:
-    """The server takes a lock for each name of an exchange, and has room for some thousands. Kept by TOGETHER."""
-    async with LockManager(url, ttl=120, request_timeout=60) as locks:
-        leases = await asyncio.gather(*(locks.lock(f"many:{n}").acquire() for n in range(500)))
-        await asyncio.gather(*(lease.release() for lease in leases))
-        assert exchanges(locks)[0] < 100
-
-
-@pytest.mark.parametrize("direction", [-3600.0, -0.3, 0.3, 3600.0])
-async def test_the_servers_clock_is_set(url: str, direction: float) -> None:
-    """What is known of it is wrong then. A lease ends no later here than there. Kept by exchange_1: `used`, and
-    GuessingEngine: `sent_at`.
-    """
-    async with LockManager(url, ttl=30) as locks:
-        async with locks.lock("x"):
-            pass
-        engine: Any = locks._runtime.backend._engine  # type: ignore[attr-defined]
-        engine._time._server_us -= int(direction * 1e6)  # as if it was set after the last answer
-        lease = await locks.lock("x").acquire()
-        assert lease.remaining() <= 27
-        if direction == 0.3:
-            assert lease.remaining() <= 26.7
-        await lease.release()
-
-
-@pytest.fixture
-def stepped(database: PostgresDatabase) -> PostgresDatabase:
-    """Its functions show the time that `stepped.by` is away from the server's."""
-    database.run("CREATE SCHEMA stepped; CREATE TABLE stepped.by(step interval); INSERT INTO stepped.by VALUES('0')")
-    now = "(clock_timestamp() + (SELECT step FROM stepped.by))"
-    database.run(SCHEMA.read_text(encoding="utf-8").replace("clock_timestamp()", now))
-    return database
-
-
-async def test_the_servers_clock_is_set_forward_while_a_lease_runs(stepped: PostgresDatabase) -> None:
-    """It ends early, and whoever holds it is told. Kept by ServerTime.learn."""
-    async with LockManager(stepped.url, ttl=60) as one, LockManager(stepped.url) as two:
-        async with two.lock("y"):
-            pass  # it knows the time
-        lease = await one.lock("x").acquire()
-        stepped.run("UPDATE stepped.by SET step = '1 hour'")
-        async with two.lock("x").acquire(timeout=10) as later:
-            assert later.fence > lease.fence
-            with pytest.raises(LockLost):
-                await lease.renew()
-
-
-async def test_the_servers_clock_is_set_back_while_a_lease_runs(stepped: PostgresDatabase) -> None:
-    """Nobody gets in before its time is over here, a waiter is told of the release, and fences rise. Kept by
-    ServerTime.learn.
-    """
-    async with LockManager(stepped.url) as one, LockManager(stepped.url) as two:
-        lease = await one.lock("x").acquire()
-        stepped.run("UPDATE stepped.by SET step = '-1 hour'")
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        await stepped.until_one_waits("x")
-        await lease.renew()
-        await lease.release()
-        later = await asyncio.wait_for(waiter, 10)
-        assert later.fence > lease.fence
-        await later.release()
 
 
 async def test_no_database(database: PostgresDatabase) -> None:
@@ -483,7 +349,7 @@ async def test_a_message_that_is_sent_while_nobody_listens(
     ):
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_one_waits("x")
+        await database.until_waiting("x")
         released = asyncio.Event()
 
         async def later(*where: Any) -> Session:

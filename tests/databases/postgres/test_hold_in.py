@@ -121,7 +121,7 @@ async def test_those_who_wait_for_a_lease_go_on(database: PostgresDatabase, comm
                 order.append(name)
 
         first = asyncio.create_task(enter(one, "one"))
-        await database.until_one_waits("x")
+        await database.until_waiting("x")
         second = asyncio.create_task(enter(two, "two"))
         await until(database, "SELECT 1 FROM aiolock.rows WHERE key LIKE '%:queue' AND value::text LIKE '%,%'")
         assert order == []
@@ -199,7 +199,7 @@ async def test_several_names_at_once(database: PostgresDatabase) -> None:
             async with locks.multi_lock("a", "b").try_acquire() as lease:
                 assert lease is None
             waiter = asyncio.create_task(locks.multi_lock("a", "b").acquire())
-            await database.until_one_waits("b")
+            await database.until_waiting("b")
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
@@ -209,7 +209,7 @@ async def test_force_does_not_take_it(database: PostgresDatabase) -> None:
         async with over_asyncpg(database.url) as connection:
             await hold_in(connection, "x")
             waiter = asyncio.create_task(locks.lock("x").acquire())
-            await database.until_one_waits("x")
+            await database.until_waiting("x")
             with pytest.raises(BackendError, match="a transaction in the database has the lock until it ends"):
                 await locks.lock("x").force_release()
             assert not waiter.done()

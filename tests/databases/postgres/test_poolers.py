@@ -58,7 +58,7 @@ async def test_it_is_told_where_to_listen(database: PostgresDatabase, pooler: st
         for _ in range(5):  # in each of its sessions
             lease = await one.lock("x").acquire()
             waiter = asyncio.create_task(two.lock("x").acquire())
-            await database.until_one_waits("x")
+            await database.until_waiting("x")
             before = exchanges(two)[0]
             await lease.release()
             following = await asyncio.wait_for(waiter, 10)
@@ -73,7 +73,7 @@ async def test_nothing_listens(database: PostgresDatabase, pooler: str) -> None:
     async with LockManager(pooler, waiting=Poll()) as one, LockManager(database.url) as two:
         lease = await two.lock("x").acquire()
         waiter = asyncio.create_task(one.lock("x").acquire())
-        await database.until_one_waits("x")
+        await database.until_waiting("x")
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
 
