@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from importlib import import_module
+from importlib.resources.abc import Traversable
 from itertools import count
 from typing import Any, ClassVar, Protocol
 
@@ -15,6 +17,8 @@ from tests.support.database import ServedSide
 from tests.support.proxy import Framing
 
 NUMBERS = count(1)
+PATIENT: Any = {"ttl": 300, "liveness": 300, "recheck": 300}
+"""Options of a manager that asks nothing by itself."""
 
 
 class OwnServer(Protocol):
@@ -48,6 +52,11 @@ class Database(ABC):
         locks: the view of those that are held.
         careless: the setting by which the server of this run does not wait for the disk.
         holds_in: a transaction can have a lock.
+        schema: the file with what managers make.
+        sweep: deletes what has expired.
+        idle: selects how many sessions do nothing in an open transaction.
+        nothing: a value in which no lock is to be seen.
+        errors: what `run` raises if a statement fails.
         queued: selects how many are in the queue with a key.
         clock: what the schema calls the server's clock.
         stepped: as many hours as the table `stepped` says.
@@ -65,6 +74,11 @@ class Database(ABC):
     locks: ClassVar[str]
     careless: ClassVar[str]
     holds_in: ClassVar[bool]
+    schema: ClassVar[Traversable]
+    sweep: ClassVar[str]
+    idle: ClassVar[str]
+    nothing: ClassVar[str]
+    errors: ClassVar[type[Exception]]
     queued: ClassVar[str]
     clock: ClassVar[str]
     stepped: ClassVar[str]
@@ -132,6 +146,32 @@ class Database(ABC):
     @abstractmethod
     def side(self) -> ServedSide:
         """Scripts in it, and looks at it."""
+
+    @classmethod
+    def module(cls, name: str) -> Any:
+        """A module of its backend."""
+        return import_module(cls.engines.__module__.rpartition(".")[0] + f".{name}")
+
+    @abstractmethod
+    def user(self, *, allowed: bool = True, sessions: int = 0) -> str:
+        """Make a user; return the address with which it comes.
+
+        Args:
+            allowed: it has the rights that the schema names; otherwise it may only connect.
+            sessions: at most; 0 for any number.
+        """
+
+    @abstractmethod
+    def connect(self, url: str = "") -> Any:
+        """A session of its owner, or of whoever comes with this address."""
+
+    @abstractmethod
+    def break_sweep(self, fault: str) -> None:
+        """A sweep "fails", "takes long", or "ends its session"."""
+
+    @abstractmethod
+    def ears(self) -> list[int]:
+        """The numbers of sessions that listen."""
 
     @abstractmethod
     def turns(self) -> list[tuple[Any, ...]]:

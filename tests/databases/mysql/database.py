@@ -11,11 +11,14 @@ import asyncmy
 import pymysql
 
 from aiolock.backends.mysql import DatabaseReader, MySQLEngine
+from aiolock.backends.mysql.session import SCHEMA
 from tests.support import mysql
 from tests.support.mysql_side import MySQLSide, equip
 from tests.support.mywire import MySQLFramer
 
 from ..database import NUMBERS, Database
+
+FAULTS = {"fails": "CALL no_such()", "takes long": "DO SLEEP(60)", "ends its session": "KILL CONNECTION_ID()"}
 
 
 class MySQLDatabase(Database):
@@ -25,6 +28,14 @@ class MySQLDatabase(Database):
     careless = "innodb_flush_log_at_trx_commit"
     holds_in = False
     queued = "SELECT JSON_LENGTH(value) FROM aiolock_rows WHERE k = %s"
+    schema = SCHEMA
+    sweep = "CALL aiolock_sweep_1()"
+    idle = (
+        "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
+        "ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.command = 'Sleep'"
+    )
+    nothing = "nothing"
+    errors = pymysql.Error
     clock = "UTC_TIMESTAMP(6)"
     stepped = "INTERVAL (SELECT hours FROM stepped) HOUR"
     scheme, called = "mysql", "the server"
@@ -51,7 +62,6 @@ class MySQLDatabase(Database):
         self.run(f"DROP DATABASE {self.name}")
 
     def connect(self, url: str = "") -> pymysql.Connection[Any]:
-        """A session of its owner, or of whoever comes with this address."""
         parts = urlsplit(url or self.url)
         return mysql.connect(parts.port or 0, database=parts.path.strip("/"), user=parts.username or "")
 
@@ -73,6 +83,14 @@ class MySQLDatabase(Database):
     def side(self) -> MySQLSide:
         return MySQLSide(urlsplit(self.url).port or 0, self.name)
 
+    def break_sweep(self, fault: str) -> None:
+        self.run("DROP PROCEDURE aiolock_sweep_1")
+        self.run(f"CREATE PROCEDURE aiolock_sweep_1() {FAULTS[fault]}")
+
+    def ears(self) -> list[int]:
+        query = "SELECT DISTINCT IS_USED_LOCK(CONCAT('aiolock ear ', ear)) FROM aiolock_ears"
+        return [number for (number,) in self.run(query)]
+
     def turns(self) -> list[tuple[Any, ...]]:
         return self.run("SELECT tag, manager, until_us, crowd FROM aiolock_gates WHERE manager <> 0")
 
@@ -87,8 +105,13 @@ class MySQLDatabase(Database):
         with contextlib.suppress(pymysql.Error):  # it has ended by itself
             self.run(f"KILL {session}")
 
-    def user(self, *grants: str) -> str:
-        """Make a user with rights in it; return the URL with which he comes."""
+    def user(self, *, allowed: bool = True, sessions: int = 0) -> str:
+        url = self.user_with("EXECUTE" if allowed else "SELECT")
+        self.run(f"ALTER USER {urlsplit(url).username}@'%' WITH MAX_USER_CONNECTIONS {sessions}")
+        return url
+
+    def user_with(self, *grants: str) -> str:
+        """Make a user with rights in it; return the address with which it comes."""
         name = f"u_{self.name}_{next(NUMBERS)}"
         self.run(f"CREATE USER {name}@'%'")
         for grant in grants:

@@ -1,28 +1,24 @@
-"""What a database must allow, and what it costs: rights, isolation, sessions, messages, odd rows."""
+"""What only MariaDB and MySQL have: procedures and gates, isolation, characters, the bell of who listens."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
+from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.mysql import ear, engine
 from aiolock.backends.mysql.address import address_of
-from aiolock.backends.mysql.session import SCHEMA, Session, dial, meaning
-from aiolock.backends.transactional import guess, served
-from tests.support import mysql
+from aiolock.backends.mysql.engine import GATES
+from aiolock.backends.mysql.session import SCHEMA, Session, meaning
+from aiolock.backends.transactional import guess
 
-from ..database import exchanges
+from .. import test_database as shared
+from ..database import PATIENT, exchanges
 from .database import MySQLDatabase
-
-PATIENT: Any = {"ttl": 300, "liveness": 300, "recheck": 300}
-"""Nobody asks by himself."""
 
 
 def looks_often(manager: LockManager) -> bool:
@@ -31,51 +27,28 @@ def looks_often(manager: LockManager) -> bool:
     return bool(engine._ear._look)
 
 
-def user_of(url: str) -> str:
-    """Who comes with it."""
-    return url.partition("//")[2].partition("@")[0]
+@pytest.mark.parametrize("grants", [(), ("SELECT, INSERT, CREATE",)])
+async def test_a_database_without_procedures_that_may_not_be_made(
+    database: MySQLDatabase, grants: tuple[str, ...]
+) -> None:
+    """Kept by WITHOUT_SCHEMA, and MISTAKEN."""
+    hint = f"let the owner of the database run {re.escape(str(SCHEMA))}" if grants else "denied"
+    with pytest.raises(ConfigurationError, match=hint):
+        await LockManager(database.user_with(*grants)).open()
 
 
-async def test_a_user_with_the_least_rights(database: MySQLDatabase) -> None:
-    """He may call the procedures, and touch no table. Without them he is told whose work to ask for."""
-    for theirs in (database.user(), database.user("SELECT")):
-        with pytest.raises(ConfigurationError, match=rf"denied|{re.escape(str(SCHEMA))}"):
-            async with LockManager(theirs):
-                pass
-    database.equip()
-    theirs = database.user("EXECUTE")
-    async with LockManager(theirs, **PATIENT) as one, LockManager(theirs, **PATIENT) as two:
-        await database.pass_on(one, two)
-    database.run("CALL aiolock_sweep_1()", url=theirs)
-    with pytest.raises(pymysql.Error, match="denied"):
-        database.run("DELETE FROM aiolock_rows", url=theirs)
-
-
-async def test_a_database_without_procedures_that_may_not_be_made(database: MySQLDatabase) -> None:
-    """Kept by WITHOUT_SCHEMA."""
-    theirs = database.user("SELECT, INSERT, CREATE")
-    with pytest.raises(ConfigurationError, match=f"let the owner of the database run {re.escape(str(SCHEMA))}"):
-        async with LockManager(theirs):
-            pass
-
-
-async def test_several_begin_with_an_empty_database(database: MySQLDatabase) -> None:
-    """Kept by MySQLEngine.equip: `turn`."""
-    managers = [LockManager(database.url) for _ in range(4)]
-    await asyncio.gather(*(manager.open() for manager in managers))
-    for manager in managers:
-        async with manager.lock("x"):
-            pass
-        await manager.aclose()
-    assert database.run("SELECT COUNT(*) FROM aiolock_gates") == [(1000,)]
+async def test_another_password(database: MySQLDatabase) -> None:
+    """It is no use to try again. Kept by MISTAKEN."""
+    with pytest.raises(ConfigurationError, match="Access denied"):
+        await LockManager(database.url.replace("root", "root:wrong")).open()
 
 
 async def test_users_wake_each_other(database: MySQLDatabase) -> None:
     """KILL asks who the other is: both are the procedures' owner while they wait and send, who has no other right to
     that. Kept by SQL SECURITY DEFINER, and KILL QUERY.
     """
-    database.equip(database.user("ALL PRIVILEGES"))
-    one_of, other = database.user("EXECUTE"), database.user("EXECUTE")
+    database.equip(database.user_with("ALL PRIVILEGES"))
+    one_of, other = database.user(), database.user()
     async with LockManager(one_of, **PATIENT) as one, LockManager(other, **PATIENT) as two:
         ears = [manager._runtime.backend._engine._ear._session for manager in (one, two)]  # type: ignore[attr-defined]
         await database.pass_on(one, two)
@@ -121,7 +94,7 @@ def test_the_transaction_of_another_is_refused(database: MySQLDatabase) -> None:
     """What it commits or rolls back is not ours. Kept by aiolock_exchange_1: SET TRANSACTION."""
     database.equip()
     database.run("CREATE TABLE t(n INT)")
-    with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
+    with database.connect() as link, link.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("INSERT INTO t VALUES(1)")
         with pytest.raises(pymysql.Error, match="in progress"):
@@ -139,7 +112,7 @@ async def test_the_time_is_that_after_the_gates(database: MySQLDatabase, monkeyp
         async with locks.lock("x"):
             pass
         _, stale = exchanges(locks)
-        with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
+        with database.connect() as link, link.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute("SELECT * FROM aiolock_gates FOR UPDATE")
             waiter = asyncio.create_task(locks.lock("x").acquire())
@@ -154,40 +127,10 @@ async def test_the_time_is_that_after_the_gates(database: MySQLDatabase, monkeyp
 async def test_gates_that_are_gone(database: MySQLDatabase) -> None:
     """Without its gate a name is not safe. Kept by aiolock_exchange_1: `gates`."""
     async with LockManager(database.url) as locks:
+        assert database.run("SELECT COUNT(*) FROM aiolock_gates") == [(GATES,)]
         database.run("DELETE FROM aiolock_gates")
         with pytest.raises(BackendError, match=r"aiolock_gates lacks rows: run schema.sql again"):
             await locks.lock("x").acquire(timeout=0)
-
-
-async def test_nothing_is_open_in_a_transaction(database: MySQLDatabase) -> None:
-    """Also while a lock is held and waited for: a client that is frozen or cut off holds up nobody."""
-    query = (
-        "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
-        "ON p.id = t.trx_mysql_thread_id WHERE p.db = %s AND p.command = 'Sleep'"
-    )
-    async with LockManager(database.url) as one, LockManager(database.url) as two:
-        lease = await one.lock("x").acquire()
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        async with asyncio.timeout(10):  # what InnoDB says of transactions is up to 0.1 s old
-            while await asyncio.to_thread(database.run, query, database.name) != [(0,)]:
-                pass
-        await lease.release()
-        await (await waiter).release()
-
-
-async def test_sessions_end(database: MySQLDatabase) -> None:
-    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
-    async with LockManager(database.url) as one, LockManager(database.url) as two:
-        lease = await one.lock("x").acquire()
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_waiting("x")
-        for _ in range(3):
-            assert await asyncio.to_thread(database.end_sessions)
-            await one.lock("y").acquire(timeout=5)
-        assert not lease.lost
-        assert not waiter.done()
-        await lease.release()
-        await (await asyncio.wait_for(waiter, 10)).release()
 
 
 async def test_more_channels_than_a_statement_takes(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,38 +149,6 @@ async def test_more_channels_than_a_statement_takes(database: MySQLDatabase, mon
         assert len(database.run("SELECT * FROM aiolock_ears")) == before + 1
 
 
-@pytest.mark.parametrize("characters", ["utf8mb4", "latin1", "utf16"])
-async def test_names_of_all_characters(database: MySQLDatabase, characters: str) -> None:
-    """SQL has no NUL, and compares as it likes. Kept by VARBINARY, and kept()."""
-    database.run(f"ALTER DATABASE {database.name} CHARACTER SET {characters}")
-    url = database.url
-    names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b", "A", "a", "á"]
-    async with LockManager(url) as locks, LockManager(url) as others:
-        leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
-        for name, lease in zip(names, leases, strict=True):
-            info = await others.lock(name).info()
-            assert info is not None
-            assert info.metadata == name
-            await lease.release()
-
-
-async def test_a_message_that_is_too_long(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the rows do not come with it. Kept by GuessingEngine.message."""
-    async with LockManager(database.url, **PATIENT) as one, LockManager(database.url, **PATIENT) as two:
-        await database.pass_on(one, two)
-        monkeypatch.setattr(engine, "SENT", 200)
-        await database.pass_on(one, two)
-
-
-async def test_no_database(database: MySQLDatabase) -> None:
-    with pytest.raises(ConfigurationError, match="Unknown database 'nowhere'"):
-        async with LockManager(database.url.replace(database.name, "nowhere")):
-            pass
-    with pytest.raises(ConfigurationError, match="Access denied"):
-        async with LockManager(database.url.replace("root", "root:wrong")):
-            pass
-
-
 @pytest.mark.parametrize("parameter", ["ssl=true", "ssl_ca=/etc/ssl/certs/ca-certificates.crt"])
 async def test_a_server_without_tls(database: MySQLDatabase, parameter: str) -> None:
     """It is refused, and nothing goes in the clear. Kept by dial(): `ssl`."""
@@ -246,95 +157,26 @@ async def test_a_server_without_tls(database: MySQLDatabase, parameter: str) -> 
             pass
 
 
-DAMAGES = [
-    "value = '[1]'",
-    "value = '{\"owner\": 1}'",
-    "value = 'nothing'",
-    'value = \'{"owner": "x", "fence": "1", "expires": "soon"}\'',
-    "kind = 'zset', value = '{\"a\": 1e999}'",
-    "kind = 'string', value = '{}'",
-    "kind = 'string', value = REPEAT('9', 5000)",
-    "kind = 'string', value = CONCAT(REPEAT('[', 3000), REPEAT(']', 3000))",
-]
+@pytest.mark.parametrize("characters", ["utf8mb4", "latin1", "utf16"])
+async def test_a_database_of_other_characters(database: MySQLDatabase, characters: str) -> None:
+    """Kept by the schema: each column names its own."""
+    database.run(f"ALTER DATABASE {database.name} CHARACTER SET {characters}")
+    await shared.test_names_of_all_characters(database.url)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_row(database: MySQLDatabase, damage: str) -> None:
-    """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
-    async with LockManager(database.url) as one, LockManager(database.url) as two:
-        lease = await one.lock("x").acquire()
-        database.run(f"UPDATE aiolock_rows SET {damage} WHERE k = 'aiolock:lock:{{x}}'")
-        damaged, fine = await asyncio.gather(
-            two.lock("x").acquire(timeout=5), two.lock("y").acquire(timeout=5), return_exceptions=True
-        )
-        assert isinstance(damaged, BackendError)
-        assert re.search(r"aiolock:lock:{x}.*delete it|this lock already holds another type", str(damaged))
-        assert isinstance(fine, Lease)
-        database.run("DELETE FROM aiolock_rows WHERE k = 'aiolock:lock:{x}'")
-        with contextlib.suppress(LockLost):
-            await lease.release()
-        async with two.lock("x").acquire(timeout=5):
-            pass
+async def test_a_row_that_is_no_json(database: MySQLDatabase) -> None:
+    """PostgreSQL takes none. Kept by Row.of_json."""
+    await shared.test_a_damaged_row(database, "hash", "nothing")
 
 
-@pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
-async def test_what_no_row_is(database: MySQLDatabase, damage: str) -> None:
-    """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
-    async with LockManager(database.url) as locks, locks.lock("x"):
-        with pytest.raises(pymysql.Error, match=r"CONSTRAINT|constraint"):
-            database.run(f"UPDATE aiolock_rows SET {damage}")
-
-
-@pytest.mark.parametrize("fault", ["CALL no_such()", "DO SLEEP(60)", "KILL CONNECTION_ID()"])
-async def test_a_sweep_that_fails(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """What was done before it counts as done. Kept by ServedEngine._sweep."""
-    monkeypatch.setattr(served, "SWEEP", 1)
-    async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
-        database.run("DROP PROCEDURE aiolock_sweep_1")
-        database.run(f"CREATE PROCEDURE aiolock_sweep_1() {fault}")
-        async with locks.lock("x").acquire(timeout=5):
-            with pytest.raises(AcquireTimeout):
-                await others.lock("x").acquire(timeout=0)
-
-
-async def test_what_has_expired_is_deleted(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may ask for that name again; and who listened is gone. Kept by aiolock_sweep_1."""
-    monkeypatch.setattr(served, "SWEEP", 1)
-    async with LockManager(database.url) as locks:
-        database.run("INSERT INTO aiolock_rows VALUES('old', 'string', '', 1, 1), ('new', 'string', '', 9e15, 1)")
+async def test_who_listened_is_forgotten(database: MySQLDatabase) -> None:
+    """Kept by aiolock_sweep_1."""
+    async with LockManager(database.url):
         database.run("INSERT INTO aiolock_ears VALUES('c', 'nobody')")
         database.run("INSERT INTO aiolock_messages(ear, channel, message) VALUES('nobody', 'c', '')")
-        lease = await locks.lock("x").acquire()
-        async with asyncio.timeout(10):
-            while database.run("SELECT 1 FROM aiolock_rows WHERE k = 'old'"):  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.01)
-        assert len(database.run("SELECT 1 FROM aiolock_rows WHERE k IN ('new', 'aiolock:lock:{x}')")) == 2
-        assert (
-            database.run("SELECT 1 FROM aiolock_messages UNION SELECT 1 FROM aiolock_ears WHERE ear = 'nobody'") == []
-        )
-        await lease.release()
-
-
-def test_a_sweep_waits_for_nobody(database: MySQLDatabase) -> None:
-    """Kept by SKIP LOCKED."""
-    database.equip()
-    database.run("INSERT INTO aiolock_rows VALUES('a', 'string', '', 1, 1), ('b', 'string', '', 1, 1)")
-    with mysql.connect(mysql.port(), database=database.name) as link, link.cursor() as cursor:
-        cursor.execute("BEGIN")
-        cursor.execute("SELECT * FROM aiolock_rows WHERE k = 'a' FOR UPDATE")
         database.run("CALL aiolock_sweep_1()")
-    assert database.run("SELECT k FROM aiolock_rows") == [(b"a",)]
-
-
-async def test_no_session_is_left(database: MySQLDatabase) -> None:
-    """Kept by HINTS."""
-    database.equip()
-    theirs = database.user("EXECUTE")
-    user = user_of(theirs)
-    database.run(f"ALTER USER {user}@'%' WITH MAX_USER_CONNECTIONS 1")
-    with pytest.raises(BackendError, match=r"max_user_connections.*Poll.*max_connections"):
-        async with LockManager(theirs):
-            pass
+        assert database.run("SELECT 1 FROM aiolock_messages") == []
+        assert len(database.run("SELECT DISTINCT ear FROM aiolock_ears")) == 1  # the manager's
 
 
 async def test_a_replica(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,21 +228,6 @@ async def test_a_pooler_that_shares_sessions(database: MySQLDatabase, monkeypatc
             pass
 
 
-async def test_who_looks_sees_locks_beside_odd_ones(database: MySQLDatabase) -> None:
-    """One row that SQL cannot read must not hide all others. Kept by the view: JSON_VALID, and its CASE."""
-    async with LockManager(database.url) as locks:
-        odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c", "d")]
-        database.run('UPDATE aiolock_rows SET value = \'{"owner": "x", "expires": "soon"}\' WHERE k LIKE \'%{c}\'')
-        database.run("UPDATE aiolock_rows SET value = 'nothing' WHERE k LIKE '%{d}'")
-        seen = database.run("SELECT name, CAST(fence AS UNSIGNED), expires > NOW() FROM aiolock_locks ORDER BY name")
-        assert seen == [("a", odd[0].fence, 1), ("b%00", odd[1].fence, 1), ("c", None, None)]
-        database.run("DELETE FROM aiolock_rows WHERE k LIKE '%{c}' OR k LIKE '%{d}'")
-
-
-def test_the_schema_is_in_the_package() -> None:
-    assert Path(str(SCHEMA)).is_file()
-
-
 RESERVED = frozenset(
     re.findall(
         r"\w+",
@@ -424,32 +251,6 @@ def test_a_user_whom_only_cryptography_can_prove() -> None:
     found = meaning(address_of("mysql://h/db"), missing, 5.0, ran=False)
     assert isinstance(found.error, ConfigurationError)
     assert "'cryptography' package is required" in str(found.error)
-
-
-async def test_a_message_that_is_sent_while_nobody_listens(
-    database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
-    async with LockManager(database.url, ttl=300) as one, LockManager(database.url, **PATIENT) as two:
-        lease = await one.lock("x").acquire()
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_waiting("x")
-        released = asyncio.Event()
-
-        async def later(*where: Any) -> Session:
-            await released.wait()
-            return await dial(*where)
-
-        monkeypatch.setattr(ear, "dial", later)
-        hears: Any = two._runtime.backend._engine._ear  # type: ignore[attr-defined]
-        ((number,),) = database.run("SELECT IS_USED_LOCK(%s)", f"aiolock ear {hears._number}")
-        database.run(f"KILL {number}")
-        async with asyncio.timeout(10):
-            while database.run(f"SELECT 1 FROM information_schema.processlist WHERE id = {number}"):  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        await lease.release()
-        released.set()
-        await (await asyncio.wait_for(waiter, 20)).release()
 
 
 async def test_a_session_that_the_server_has_not_missed(
@@ -546,16 +347,3 @@ async def test_who_waits_asks_nothing(database: MySQLDatabase, monkeypatch: pyte
         assert len(asked) <= 2  # each listens again after five seconds
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
-
-
-async def test_what_is_there_is_made_again_without_a_word(
-    database: MySQLDatabase, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Two processes that start at once both make it. Kept by schema.sql: `sql_notes`, and `NOT EXISTS`."""
-    one = engine.MySQLEngine(database.url, pushes=False)
-    await one.open(lambda *_: None)
-    session = await one.dial()
-    await one.equip(session)
-    await session.close()
-    await one.aclose()
-    assert caplog.records == []

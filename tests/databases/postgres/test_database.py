@@ -1,49 +1,18 @@
-"""What a database must allow, and what it costs: rights, isolation, sessions, updates in place."""
+"""What only PostgreSQL has: isolation, encodings, parameters, standbys, updates in place."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import re
-from pathlib import Path
 from typing import Any
 
 import asyncpg
-import psycopg
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, ConfigurationError, Lease, LockLost, LockManager
-from aiolock.backends.postgres import ear, engine
+from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.address import address_of
-from aiolock.backends.postgres.session import SCHEMA, Session, dial
-from aiolock.backends.transactional import served
 
 from .database import PostgresDatabase
-
-GRANTS = "GRANT USAGE ON SCHEMA aiolock TO {0}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock TO {0}"
-
-
-async def test_a_role_with_the_least_rights(database: PostgresDatabase) -> None:
-    """It may call the functions, and touch no table. Without them it is told whose work to ask for."""
-    role = f"app_{database.name}"
-    database.run(f"CREATE ROLE {role} LOGIN")
-    theirs = database.url.replace("postgres:@", f"{role}:@")
-    try:
-        with pytest.raises(ConfigurationError, match=re.escape(str(SCHEMA))):
-            async with LockManager(theirs):
-                pass
-        database.run(SCHEMA.read_text(encoding="utf-8"))
-        with pytest.raises(ConfigurationError, match=r"permission denied.*grants"):
-            async with LockManager(theirs):
-                pass
-        database.run(GRANTS.format(role))
-        async with LockManager(theirs) as one, LockManager(theirs) as two:
-            await database.pass_on(one, two)
-        database.run("SELECT aiolock.sweep_1()", url=theirs)
-        with pytest.raises(Exception, match="permission denied"):
-            database.run("DELETE FROM aiolock.rows", url=theirs)
-    finally:
-        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 async def test_a_database_that_is_serializable_by_default(database: PostgresDatabase) -> None:
@@ -103,21 +72,6 @@ async def test_nothing_is_idle_in_a_transaction(database: PostgresDatabase) -> N
     assert not {state for state in seen if "in transaction" in state}
 
 
-async def test_sessions_end(database: PostgresDatabase) -> None:
-    """Leases live, waiters go on waiting, and are woken. Kept by Ear.keep, and ServedEngine.exchange: `over`."""
-    async with LockManager(database.url) as one, LockManager(database.url) as two:
-        lease = await one.lock("x").acquire()
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_waiting("x")
-        for _ in range(3):
-            assert await asyncio.to_thread(database.end_sessions)
-            await one.lock("y").acquire(timeout=5)
-        assert not lease.lost
-        assert not waiter.done()
-        await lease.release()
-        await (await asyncio.wait_for(waiter, 10)).release()
-
-
 async def test_channels_that_take_longer_than_an_answer(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,107 +93,6 @@ async def test_channels_that_take_longer_than_an_answer(
         hears.hang_up()
 
 
-async def test_names_of_all_characters(url: str) -> None:
-    """PostgreSQL has no NUL. Kept by kept()."""
-    names = ["a\0b", "a%00b", "a%2500b", "a b ", "a b", "ä€😀'\"\\", "{a}:b"]
-    async with LockManager(url) as locks, LockManager(url) as others:
-        leases = [await asyncio.wait_for(locks.lock(name, metadata=name).acquire(), 5) for name in names]
-        for name, lease in zip(names, leases, strict=True):
-            info = await others.lock(name).info()
-            assert info is not None
-            assert info.metadata == name
-            await lease.release()
-
-
-async def test_a_message_that_is_too_long(database: PostgresDatabase) -> None:
-    """PostgreSQL sends 8000 bytes at most: then the rows do not come with it. Kept by GuessingEngine.message."""
-    with_patience: Any = {"ttl": 300, "liveness": 300, "recheck": 300}  # nobody asks by himself
-    async with LockManager(database.url, **with_patience) as one, LockManager(database.url, **with_patience) as two:
-        await database.pass_on(one, two)  # kept by Ear._claim, too
-        await database.pass_on(one, two, metadata="ä" * 2000)
-
-
-async def test_no_database(database: PostgresDatabase) -> None:
-    for url, says in {
-        database.url.replace(database.name, "nowhere"): "does not exist",
-        "postgresql://localhost": "must name a database",
-        "postgresql://localhost:99999/x": "port",
-    }.items():
-        with pytest.raises(ConfigurationError, match=says):
-            async with LockManager(url):
-                pass
-    with pytest.raises(BackendError, match="localhost:1/x"):
-        async with LockManager("postgresql://u:secret@localhost:1/x") as locks:
-            pass
-    with pytest.raises(BackendError) as caught:
-        async with LockManager("postgresql+asyncpg://u:secret@localhost:1/x") as locks:
-            await locks.lock("x").acquire(timeout=0)
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "value = '[1]'",
-        "value = '{\"owner\": 1}'",
-        'value = \'{"owner": "x", "fence": "1", "expires": "soon"}\'',
-        "kind = 'zset', value = '{\"a\": 1e999}'",
-        "kind = 'string', value = '{}'",
-        "kind = 'string', value = repeat('9', 5000)::json",
-        "kind = 'string', value = (repeat('[', 3000) || repeat(']', 3000))::json",
-    ],
-)
-async def test_a_damaged_row(database: PostgresDatabase, damage: str) -> None:
-    """Whoever needs it is told its name; the others of the same moment, nothing. Kept by Row.of_json."""
-    async with LockManager(database.url) as one, LockManager(database.url) as two:
-        lease = await one.lock("x").acquire()
-        database.run(f"UPDATE aiolock.rows SET {damage} WHERE key = 'aiolock:lock:{{x}}'")
-        damaged, fine = await asyncio.gather(
-            two.lock("x").acquire(timeout=5), two.lock("y").acquire(timeout=5), return_exceptions=True
-        )
-        assert isinstance(damaged, BackendError)
-        assert re.search(r"aiolock:lock:{x}.*delete it|this lock already holds another type", str(damaged))
-        assert isinstance(fine, Lease)
-        database.run("DELETE FROM aiolock.rows WHERE key = 'aiolock:lock:{x}'")
-        with contextlib.suppress(LockLost):
-            await lease.release()
-        async with two.lock("x").acquire(timeout=5):
-            pass
-
-
-@pytest.mark.parametrize("damage", ["kind = '!'", "kind = ''", "version = 0", "version = -1"])
-async def test_what_no_row_is(database: PostgresDatabase, damage: str) -> None:
-    """With version 0 a held lock would look like a free one. Kept by the CHECKs of the table."""
-    async with LockManager(database.url) as locks, locks.lock("x"):
-        with pytest.raises(psycopg.errors.CheckViolation):
-            database.run(f"UPDATE aiolock.rows SET {damage}")
-
-
-@pytest.mark.parametrize(
-    "fault", ["PERFORM no_such()", "PERFORM pg_sleep(60)", "PERFORM pg_terminate_backend(pg_backend_pid())"]
-)
-async def test_a_sweep_that_fails(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """What was done before it counts as done. Kept by ServedEngine._sweep."""
-    monkeypatch.setattr(served, "SWEEP", 1)
-    async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
-        database.run("DROP FUNCTION aiolock.sweep_1")
-        returns = f"RETURNS bigint LANGUAGE plpgsql AS 'BEGIN {fault}; RETURN 0; END'"
-        database.run(f"CREATE FUNCTION aiolock.sweep_1() {returns}")
-        answers = []
-        exchange = engine.PostgresEngine.exchange
-
-        async def seen(self: Any, plans: Any, *rest: Any) -> Any:
-            answer = await exchange(self, plans, *rest)
-            answers.append(len(plans))
-            return answer
-
-        monkeypatch.setattr(engine.PostgresEngine, "exchange", seen)
-        assert await locks.lock("x").acquire(timeout=5)
-        assert len(answers) == 2  # it has asked for the time first
-        with pytest.raises(AcquireTimeout):
-            await others.lock("x").acquire(timeout=0)
-
-
 @pytest.mark.parametrize(
     ("parameter", "says"),
     [("connect_timeout=3", "connect_timeout.*asyncpg"), ("ssl=require", "sslmode"), ("client_encoding=x", "encoding")],
@@ -249,20 +102,6 @@ async def test_a_parameter_that_is_not_known(database: PostgresDatabase, paramet
     with pytest.raises(ConfigurationError, match=says):
         async with LockManager(f"{database.url}&{parameter}"):
             pass
-
-
-async def test_no_session_is_left(database: PostgresDatabase) -> None:
-    """Kept by HINTS."""
-    database.run(f"ALTER DATABASE {database.name} CONNECTION LIMIT 1")
-    role = f"few_{database.name}"
-    database.run(SCHEMA.read_text(encoding="utf-8"))
-    database.run(f"CREATE ROLE {role} LOGIN; " + GRANTS.format(role))
-    try:
-        with pytest.raises(BackendError, match=r"too many connections.*Poll.*max_connections"):
-            async with LockManager(database.url.replace("postgres:@", f"{role}:@")):
-                pass
-    finally:
-        database.run(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
 async def test_a_standby(database: PostgresDatabase) -> None:
@@ -299,69 +138,3 @@ async def test_a_pooler_that_shares_sessions(database: PostgresDatabase, monkeyp
     with pytest.raises(ConfigurationError, match="pooler"):
         async with LockManager(database.url):
             pass
-
-
-async def test_what_has_expired_is_deleted(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may ask for that name again. Kept by ServedEngine._sweep."""
-    monkeypatch.setattr(served, "SWEEP", 1)
-    async with LockManager(database.url) as locks:
-        database.run(
-            "INSERT INTO aiolock.rows VALUES('old', 'string', '\"\"', 1, 1), ('new', 'string', '\"\"', 9e15, 1)"
-        )
-        lease = await locks.lock("x").acquire()
-        async with asyncio.timeout(10):
-            while database.run("SELECT 1 FROM aiolock.rows WHERE key = 'old'"):  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.01)
-        assert len(database.run("SELECT 1 FROM aiolock.rows WHERE key IN ('new', 'aiolock:lock:{x}')")) == 2
-        await lease.release()
-
-
-async def test_who_looks_sees_locks_beside_odd_ones(database: PostgresDatabase) -> None:
-    """One row that SQL cannot read must not hide all others. Kept by the view: its `replace` of NUL, and its CASE."""
-    async with LockManager(database.url) as locks:
-        odd = [await locks.lock(name, metadata="\0 \\\0 \\u0000 \\").acquire() for name in ("a", "b\0", "c")]
-        database.run('UPDATE aiolock.rows SET value = \'{"owner": "x", "expires": "soon"}\' WHERE key ~ \'{c}$\'')
-        seen = database.run("SELECT name, fence::bigint, expires > now() FROM aiolock.locks ORDER BY name")
-        assert seen == [("a", odd[0].fence, True), ("b%00", odd[1].fence, True), ("c", None, None)]
-        database.run("DELETE FROM aiolock.rows WHERE key ~ '{c}$'")
-
-
-async def test_who_looks_sees_the_locks(database: PostgresDatabase) -> None:
-    async with LockManager(database.url) as locks:
-        held = await locks.lock("order:42").acquire()
-        async with locks.lock("free"):
-            pass
-        assert database.run("SELECT name, fence::bigint FROM aiolock.locks") == [("order:42", held.fence)]
-        await held.release()
-
-
-def test_the_schema_is_in_the_package() -> None:
-    assert Path(str(SCHEMA)).is_file()
-
-
-async def test_a_message_that_is_sent_while_nobody_listens(
-    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever listens again asks what happened meanwhile. Kept by Ear._tune: `again`."""
-    async with (
-        LockManager(database.url, ttl=300) as one,
-        LockManager(database.url, ttl=300, liveness=300, recheck=300, request_timeout=60) as two,
-    ):
-        lease = await one.lock("x").acquire()
-        waiter = asyncio.create_task(two.lock("x").acquire())
-        await database.until_waiting("x")
-        released = asyncio.Event()
-
-        async def later(*where: Any) -> Session:
-            await released.wait()
-            return await dial(*where)
-
-        monkeypatch.setattr(ear, "dial", later)
-        theirs = "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'aiolock'"
-        database.run(f"SELECT pg_terminate_backend(pid) {theirs} AND query !~ 'exchange_1'")
-        async with asyncio.timeout(10):
-            while len(database.run(f"SELECT 1 {theirs}")) > 2:  # noqa: ASYNC110 - nothing tells
-                await asyncio.sleep(0.005)
-        await lease.release()
-        released.set()
-        await (await asyncio.wait_for(waiter, 20)).release()
