@@ -90,7 +90,7 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 # Fewer workers: each test has a dozen processes.
 test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
-		tests/contract tests/cluster tests/mysql tests/postgres tests/sentinel tests/topologies $(ARGS)
+		tests/contract tests/cluster tests/databases tests/sentinel tests/topologies $(ARGS)
 
 # One after the other: each version has one JVM, and times count.
 test-redisson: $(VENV)/.ready-test ## what shares locks with Redisson, beside its real jars; needs Java and Maven
