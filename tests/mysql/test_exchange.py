@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 
-from aiolock.backends.mysql.engine import MySQLEngine
+from aiolock.backends.mysql.engine import GATES, MySQLEngine
+from aiolock.backends.mysql.session import SCHEMA
 from aiolock.backends.transactional.guess import LAG_US
 from aiolock.backends.transactional.loaded import Row
-from aiolock.backends.transactional.plan import NONE, Known, Plan, number_of
+from aiolock.backends.transactional.plan import NONE, Known, Plan, Stale, number_of
 from aiolock.clock import SystemClock
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
-from tests.support import mysql
+from tests.support import mysql, mysql_side
 from tests.support.mysql_side import MySQLSide
 from tests.transactional.server import FakeEngine, FakeServer
 
@@ -103,3 +104,25 @@ async def test_what_is_sent(database: Database) -> None:
     assert Known(0, None) == NONE
     await engine.aclose()
     side.close()
+
+
+async def test_a_turn_that_ends_at_once(database: Database) -> None:
+    """Who came while it lasted is told so, also if it is over before the answer. Kept by exchange_1: `crowds`."""
+    over = SCHEMA.read_text(encoding="utf-8").replace(
+        "    COMMIT;\n  END;\n  WHILE",
+        "    COMMIT;\n  UPDATE aiolock_gates SET manager = 0, tag = 0;\n  END;\n  WHILE",
+        1,
+    )
+    with mysql.connect(mysql.port(), database=database.name) as link:
+        mysql_side.equip(link, over)
+    engine = MySQLEngine(database.url, pushes=False)
+    await engine.open(lambda *_: None)
+    plan = Plan([], ["aiolocka"])
+    plan.keys[KEYS[0]] = 0
+    (tag,) = plan.tags
+    now_us = (await engine.exchange([], 0, 0, 1)).now_us
+    turn = "UPDATE aiolock_gates SET tag = %s, manager = 7, until_us = %s, crowd = 4 WHERE gate = %s"
+    database.run(turn, tag, now_us + 900_000, tag % GATES)
+    verdict = await engine.exchange([plan], now_us, 10**9, 2)
+    assert verdict.stale == {0: Stale({}, crowd=5)}
+    await engine.aclose()

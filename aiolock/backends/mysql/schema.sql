@@ -58,6 +58,7 @@ BEGIN
   DECLARE now_us, target BIGINT;
   DECLARE gates, turns INT DEFAULT 0;
   DECLARE stale, barred, misheard, rings, late LONGTEXT CHARACTER SET ascii DEFAULT '';
+  DECLARE crowds LONGTEXT CHARACTER SET ascii;
   SET SESSION group_concat_max_len = 1048576; -- no list is cut off
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- refused in a transaction of another
   BEGIN
@@ -82,11 +83,12 @@ BEGIN
         AS x LEFT JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE COALESCE(r.version, 0) <> x.v;
     END IF;
     IF turns > 0 THEN -- a turn that is far ahead was written by a clock that was set back since
-      SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO barred
-        FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
-        JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
-        WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-          AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.ends')), ''));
+      SELECT COALESCE(GROUP_CONCAT(y.g), ''), CONCAT('[', GROUP_CONCAT(CONCAT('[', y.g, ',', y.place, ']')), ']') INTO barred, crowds
+        FROM (SELECT x.g, MAX(a.crowd) + 1 AS place
+          FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
+          JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
+          WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
+            AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.ends')), '')) GROUP BY x.g) AS y;
       IF barred <> '' THEN
         UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.crowd = a.crowd + 1
@@ -151,11 +153,8 @@ BEGIN
     UNION ALL SELECT x.g, x.c, '!', NULL, NULL, NULL
       FROM JSON_TABLE(more, '$.ears[*]' COLUMNS(i FOR ORDINALITY, g INT PATH '$[0]', c CHAR(50) CHARACTER SET ascii PATH '$[1]')) AS x
       WHERE FIND_IN_SET(x.i, misheard)
-    UNION ALL SELECT x.g, NULL, '~', NULL, NULL, MAX(a.crowd)
-      FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
-      JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
-      WHERE FIND_IN_SET(x.g, barred) AND a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-      GROUP BY x.g
+    UNION ALL SELECT x.g, NULL, '~', NULL, NULL, x.place
+      FROM JSON_TABLE(crowds, '$[*]' COLUMNS(g INT PATH '$[0]', place INT PATH '$[1]')) AS x
     UNION ALL SELECT DISTINCT x.g, NULL, NULL, NULL, NULL, NULL
       FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x WHERE FIND_IN_SET(x.g, stale)
     UNION ALL SELECT x.g, x.k, r.kind, r.value, r.expires_us, r.version
