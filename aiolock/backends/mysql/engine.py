@@ -108,7 +108,8 @@ class MySQLEngine(ServedEngine[Session]):
         """The arguments of the procedure from `tags` on."""
         tags = sorted((tag % GATES, tag, at) for at, plan in enumerate(plans) for tag in plan.tags)
         keys: list[tuple[str, int, int]] = []
-        written: list[tuple[str, str, str | None, int | None, int]] = []
+        written: list[tuple[str, str, str, int | None, int]] = []
+        gone: list[tuple[str, int]] = []
         late: list[int] = []
         ends: list[int] = []
         tell: list[tuple[int, str, str]] = []
@@ -117,7 +118,7 @@ class MySQLEngine(ServedEngine[Session]):
             keys += [(kept(key), known, at) for key, known in plan.keys.items()]
             for key, row in plan.writes.items():
                 if row is None:
-                    written.append((kept(key), "", None, None, at))
+                    gone.append((kept(key), at))
                 else:
                     written.append((kept(key), row.kind, row.as_json(), row.expires, at))
             if plan.attempts:
@@ -127,10 +128,10 @@ class MySQLEngine(ServedEngine[Session]):
             for channel, payload in plan.messages:
                 tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
             ears += [(at, name_of(one), int(heard)) for one, heard in plan.hears.items() if not is_lock(one)]
-        more = None
-        if late or ends or tell or ears:
-            groups = {"late": ",".join(map(str, late)), "ends": ",".join(map(str, ends))}
-            more = {**groups, "keep": KEPT_US, "tell": tell, "ears": ears}
+        found = {"gone": sorted(gone), "ends": ",".join(map(str, ends)), "tell": tell, "ears": ears}
+        more: dict[str, object] = {what: of for what, of in found.items() if of}
+        if late:
+            more |= {"late": ",".join(map(str, late)), "keep": KEPT_US}
         return [_json(tags), _json(sorted(keys)), _json(sorted(written)), _json(more)]
 
 
