@@ -353,7 +353,10 @@ async def test_who_waits_asks_nothing(database: MySQLDatabase, monkeypatch: pyte
 
 async def test_a_turn_that_ends_at_once(database: MySQLDatabase) -> None:
     """Who came while it lasted is told so, also if it is over before the answer. Kept by exchange_1: `crowds`."""
-    over = ("    COMMIT;\n  END;\n  WHILE", "    COMMIT;\n  UPDATE aiolock_gates SET manager = 0, tag = 0;\n  END;\n  WHILE")
+    over = (
+        "    COMMIT;\n  END;\n  WHILE",
+        "    COMMIT;\n  UPDATE aiolock_gates SET manager = 0, tag = 0;\n  END;\n  WHILE",
+    )
     with database.connect() as link:
         equip(link, lambda text: text.replace(*over, 1))
     one = MySQLEngine(database.url, pushes=False)
