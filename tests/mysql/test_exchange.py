@@ -33,7 +33,7 @@ def drawn(choose: random.Random, server: FakeServer) -> list[Plan]:
         plan.attempts = choose.randint(0, 2)
         for key in KEYS:
             if f"{{{name}}}" in key:
-                plan.keys[key] = choose.choice([server.rows.get(key, NONE).version] * 6 + [0, -1, 99])
+                plan.keys[key] = choose.choice([server.rows.get(key, NONE).version] * 6 + [0, -1, 99, None, None])
                 match choose.randint(0, 3):
                     case 0:
                         plan.writes[key] = None

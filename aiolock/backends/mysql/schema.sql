@@ -45,7 +45,7 @@ $$
 --   used, behind: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[gate, number of a name, group], …], gates ascending; NULL to look whether the server can be used.
---   kept: [[key, version or 0, group], …]: what was read.
+--   kept: [[key, version or 0, group], …]: what was read; without a version: what may be another.
 --   written: [[key, kind, value, expires, group], …], or NULL.
 --   more: {"gone": [[key, group], …]: what is deleted,
 --     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,

@@ -42,7 +42,7 @@ class Plan:
     Attributes:
         calls, names: see above.
         tags: the numbers of the names, ascending.
-        keys: all of theirs, with the versions that they were decided on.
+        keys: all of theirs, with the versions that they were decided on; None for those that the decision did not read.
         attempts: how often it came too late.
         due: the loop's time before which it is not tried again.
         writes: what changes.
@@ -70,7 +70,7 @@ class Plan:
         self.calls: list[tuple[int, Call[Any]]] = calls
         self.names: set[str] = set(names)
         self.tags: list[int] = sorted(map(number_of, self.names))
-        self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
+        self.keys: dict[str, int | None] = {key: UNREAD for _, call in calls for key in call.keys}
         self.attempts: int = 0
         self.due: float = 0.0
         self._told: dict[str, bool] = {}  # by the server, of what it hears
@@ -107,7 +107,6 @@ class Plan:
             known: of its keys; what is missing is taken as not there.
         """
         found = {key: known.get(key, NONE) for key in self.keys}
-        self.keys = {key: one.version for key, one in found.items()}
         self.hears = {}
         rows = {key: one.row for key, one in found.items() if one.row is not None}
         held = [key for key, true in self._told.items() if true and is_lock(key) and not lasts(rows.get(key), now_us)]
@@ -118,6 +117,7 @@ class Plan:
         )
         self.outcomes = [_answer(store, call) for _, call in self.calls]
         self.writes, self.messages = store.changes(), store.published
+        self.keys = {key: one.version if key in store.touched else None for key, one in found.items()}
         for key in self.writes or self.keys:  # who only looks wants to know, too
             if is_lock(key) and (not self.writes or grants(self.writes[key])):
                 self.hears[key] = False

@@ -28,7 +28,7 @@ def words_of(
         message: what a plan sends on a channel.
     """
     tags = sorted((*tag(number), at) for at, plan in enumerate(plans) for number in plan.tags)
-    keys: list[tuple[str, int, int]] = []
+    keys: list[tuple[str, int | None, int]] = []
     written: list[tuple[str, str, str, int | None, int]] = []
     gone: list[tuple[str, int]] = []
     tell: list[tuple[int, str, str]] = []
