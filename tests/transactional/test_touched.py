@@ -1,4 +1,4 @@
-"""Only what a decision has read must be as it was: who reads something else does not compete with it."""
+"""Who competes with whom: only what a decision has read must be as it was, and nothing holds up the holder."""
 
 from __future__ import annotations
 
@@ -45,6 +45,26 @@ async def test_who_is_granted_a_name_and_who_queues_for_it_again(first: str) -> 
     if first == "granted":
         await decided(one, wait("m:2"))
     assert (one.stale, two.stale) == (stale[0] + (first == "granted"), stale[1])
+
+
+async def test_who_is_granted_a_name_waits_for_no_turn() -> None:
+    """All others wait for it: those who came too late, too. Kept by Plan.urgent."""
+    server, clock = FakeServer(), VirtualClock()
+    one, two = FakeEngine(server, 1, clock), FakeEngine(server, 2, clock)
+    server.listening = {"aiolock:manager:n"}
+    await decided(one, wait("m:1"))
+    await decided(two, wait("n:1"))
+    await decided(one, release("a", "m:1"))
+    ((_, message),) = server.sent
+    two.heard(message)
+    (plan,) = two.asked[-1]
+    turns = {plan.tags[0]: (1, server.now_us + 50_000, 0)}
+    server.turns |= turns
+    stale = two.stale
+    (granted,) = await decided(two, wait("n:1"))
+    assert str(granted).startswith("b'granted")
+    assert two.stale == stale
+    assert server.turns == turns
 
 
 def test_what_nobody_has_touched_is_not_written() -> None:

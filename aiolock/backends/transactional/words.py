@@ -47,7 +47,7 @@ def words_of(
         "gone": sorted(gone),
         "late": late,
         "keep": late and KEPT_US,
-        "ends": _groups(plan.ends for plan in plans),
+        "urgent": _groups(plan.urgent for plan in plans),
         "tell": tell,
         "ears": ears,
     }
