@@ -6,6 +6,8 @@ from .fair_lock import RFairLockInfo as RFairLockInfo
 from .fenced_lock import RFencedLock as RFencedLock
 from .lock import RLock as RLock
 from .lock import RLockInfo as RLockInfo
+from .permits import RPermitExpirableSemaphore as RPermitExpirableSemaphore
+from .permits import RPermitExpirableSemaphoreInfo as RPermitExpirableSemaphoreInfo
 from .rw_lock import RReadWriteLock as RReadWriteLock
 from .rw_lock import RReadWriteLockInfo as RReadWriteLockInfo
 from .rw_lock import RReadWriteLockSide as RReadWriteLockSide
@@ -16,6 +18,8 @@ __all__ = [
     "RFencedLock",
     "RLock",
     "RLockInfo",
+    "RPermitExpirableSemaphore",
+    "RPermitExpirableSemaphoreInfo",
     "RReadWriteLock",
     "RReadWriteLockInfo",
     "RReadWriteLockSide",

@@ -12,6 +12,7 @@ from ..usage import usage
 from .fair_lock import RFairLock
 from .fenced_lock import RFencedLock
 from .lock import RLock
+from .permits import RPermitExpirableSemaphore
 from .rw_lock import RReadWriteLock
 
 
@@ -83,6 +84,14 @@ class Redisson:
         Arguments and errors: as for `lock()`. No I/O.
         """
         return RReadWriteLock(self._runtime, *self._named(name, options))
+
+    @usage("locks.permit_expirable_semaphore('a', ttl=30)")
+    def permit_expirable_semaphore(self, name: str, **options: Unpack[LockOptions]) -> RPermitExpirableSemaphore:
+        """Return `getPermitExpirableSemaphore(name)`, of which `try_set_permits()` says how many permits it has.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        return RPermitExpirableSemaphore(self._runtime, *self._named(name, options))
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)

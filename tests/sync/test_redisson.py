@@ -77,3 +77,16 @@ def test_a_read_write_lock(locks: LockManager, others: LockManager) -> None:
 def test_what_it_cannot_be_made_of() -> None:
     with pytest.raises(ConfigurationError, match=r"of aiolock\.sync"):
         Redisson("redis://")  # type: ignore[arg-type]
+
+
+def test_permits(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    here, there = (Redisson(manager).permit_expirable_semaphore(NAME) for manager in (locks, others))
+    assert here.try_set_permits(3)
+    assert not there.try_set_permits(9)
+    with here, here.acquire(2) as lease:
+        assert (there.available(), there.info().used) == (0, 3)
+        assert there.try_acquire() is None
+        waiting = worker.begin(there.acquire)
+        lease.release(1)
+    worker(waiting.result().release)
+    assert here.info().available == 3

@@ -46,6 +46,7 @@ FACTORIES_ONLY = (
     "RFairLock",
     "RFencedLock",
     "RLock",
+    "RPermitExpirableSemaphore",
     "RReadWriteLock",
     "RReadWriteLockSide",
     "RWLock",

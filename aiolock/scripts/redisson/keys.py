@@ -37,6 +37,16 @@ class RedissonKeys:
         return f"redisson_rwlock:{self._tagged}"
 
     @property
+    def permits_channel(self) -> str:
+        """The channel of a semaphore whose permits expire: some are free."""
+        return f"redisson_sc:{self._tagged}"
+
+    @property
+    def permits(self) -> str:
+        """The ids of taken permits, and when they expire."""
+        return f"{self._tagged}:timeout"
+
+    @property
     def timeouts(self) -> str:
         """What the keys of readers' timeouts begin with."""
         return self._tagged
