@@ -1,5 +1,6 @@
 """Locks that a Java service shares with you: Redisson's, by its own keys, channels and messages."""
 
+from .count_down_latch import RCountDownLatch as RCountDownLatch
 from .factory import Redisson as Redisson
 from .fair_lock import RFairLock as RFairLock
 from .fair_lock import RFairLockInfo as RFairLockInfo
@@ -13,6 +14,7 @@ from .rw_lock import RReadWriteLockInfo as RReadWriteLockInfo
 from .rw_lock import RReadWriteLockSide as RReadWriteLockSide
 
 __all__ = [
+    "RCountDownLatch",
     "RFairLock",
     "RFairLockInfo",
     "RFencedLock",

@@ -9,6 +9,7 @@ from ..errors import ConfigurationError
 from ..primitives.factory import LockFactory
 from ..primitives.options import LOCK, LockOptions
 from ..usage import usage
+from .count_down_latch import RCountDownLatch
 from .fair_lock import RFairLock
 from .fenced_lock import RFencedLock
 from .lock import RLock
@@ -92,6 +93,18 @@ class Redisson:
         Arguments and errors: as for `lock()`. No I/O.
         """
         return RPermitExpirableSemaphore(self._runtime, *self._named(name, options))
+
+    @usage("locks.count_down_latch('a')")
+    def count_down_latch(self, name: str) -> RCountDownLatch:
+        """Return `getCountDownLatch(name)`, of which `try_set_count()` says how many counts open it. No I/O.
+
+        Args:
+            name: the key, 1 to 512 bytes in UTF-8.
+
+        Raises:
+            ConfigurationError: a name that cannot be.
+        """
+        return RCountDownLatch(self._runtime, name)
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)

@@ -6,6 +6,7 @@ from typing import Unpack
 
 from ..errors import ConfigurationError
 from ..primitives.options import LOCK
+from ..redisson import RCountDownLatch as AsyncRCountDownLatch
 from ..redisson import Redisson as AsyncRedisson
 from ..redisson import RFairLock as AsyncRFairLock
 from ..redisson import RFairLockInfo, RLockInfo, RPermitExpirableSemaphoreInfo, RReadWriteLockInfo
@@ -14,6 +15,7 @@ from ..redisson import RPermitExpirableSemaphore as AsyncRPermitExpirableSemapho
 from ..redisson import RReadWriteLock as AsyncRReadWriteLock
 from ..redisson import RReadWriteLockSide as AsyncSide
 from ..usage import usage
+from .count_down import CountDown
 from .manager import LockManager
 from .options import LockOptions, OnLost, split
 from .permits import Permits
@@ -22,6 +24,7 @@ from .reentrant import Reentrant
 from .two_sides import TwoSides
 
 __all__ = [
+    "RCountDownLatch",
     "RFairLock",
     "RFencedLock",
     "RLock",
@@ -175,6 +178,42 @@ class RPermitExpirableSemaphore(Permits):
         return self._portal.call(self.name, self._core.info)
 
 
+class RCountDownLatch(CountDown):
+    """`RedissonClient.getCountDownLatch(name)`. Comes from `Redisson.count_down_latch()`."""
+
+    __slots__ = ()
+
+    _core: AsyncRCountDownLatch
+
+    def try_set_count(self, count: int) -> bool:
+        """Say how many counts open it: `trySetCount()`. Until somebody does it is open, and so it is afterwards.
+
+        Returns:
+            True if it was open.
+
+        Raises:
+            ConfigurationError: not a whole number from 1.
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been set.
+
+        Cost: one round trip.
+        """
+        return self._portal.call(self.name, lambda: self._core.try_set_count(count))
+
+    def count_down(self) -> int:
+        """Count down by one: `countDown()`. An open one stays as it is.
+
+        Returns:
+            How many counts are missing now; 0: it is open.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been counted: look at
+                `count()`.
+
+        If a signal interrupts it, it may have been counted. Cost: one round trip.
+        """
+        return self._portal.call(self.name, self._core.count_down)
+
+
 class Redisson:
     """Redisson's locks, for a manager of threads; see `aiolock.redisson.Redisson`.
 
@@ -249,3 +288,15 @@ class Redisson:
         """
         known, on_lost = split(options)
         return RPermitExpirableSemaphore(self._portal, self._core.permit_expirable_semaphore(name, **known), on_lost)
+
+    @usage("locks.count_down_latch('a')")
+    def count_down_latch(self, name: str) -> RCountDownLatch:
+        """Return `getCountDownLatch(name)`, of which `try_set_count()` says how many counts open it. No I/O.
+
+        Args:
+            name: the key, 1 to 512 bytes in UTF-8.
+
+        Raises:
+            ConfigurationError: a name that cannot be.
+        """
+        return RCountDownLatch(self._portal, self._core.count_down_latch(name))

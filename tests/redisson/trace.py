@@ -72,6 +72,13 @@ b waits lock permits:P
 a unlock permits:P
 b entered
 b unlock permits:P
+a trySetCount latch:C 2
+b trySetCount latch:C 3
+b waits await latch:C
+a countDown latch:C
+c countDown latch:C
+b entered
+a countDown latch:C
 """.strip().splitlines()
 """A task or thread, and what it does; `waits` to be let in, until it has `entered`."""
 

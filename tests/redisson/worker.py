@@ -58,6 +58,7 @@ class Crew:
                 "fenced": self._java.fenced_lock,
                 "fair": self._java.fair_lock,
                 "permits": self._java.permit_expirable_semaphore,
+                "latch": self._java.count_down_latch,
             }
             self._made[what] = makes[kind](name)
         return self._made[what]
@@ -84,6 +85,14 @@ class Crew:
                 return str(await self._lock(what).force_release()).lower()
             case "trySetPermits":
                 return str(await self._lock(what).try_set_permits(int(words[1]))).lower()
+            case "trySetCount":
+                return str(await self._lock(what).try_set_count(int(words[1]))).lower()
+            case "countDown":
+                await self._lock(what).count_down()
+            case "await":
+                await self._lock(what).wait()
+            case "count" if what.startswith("latch"):
+                return await self._lock(what).count()
             case "lost":
                 return str(await leases[-1].wait_lost())
             case "count":

@@ -1,4 +1,4 @@
-"""What is left of Redisson's permits when the server denies a command inside a script of ours, or is full."""
+"""What is left of Redisson's permits and latches when the server denies a command inside a script, or is full."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Failed, Released, Renewed
+from aiolock.scripts.redisson.latch import RLatchCalls
 from aiolock.scripts.redisson.permits import PermitCalls
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
@@ -46,6 +47,9 @@ SITUATIONS = {
     "release": Situation(TWO.release("m:1", TTL, 0, "clean", True), "time zrem", "publish set"),
     "set": Situation(PermitCalls("new", 1).set_permits(1), "exists incrby", "publish"),
     "info": Situation(ONE.count(), "time zcount get zcard"),
+    "latch": Situation(RLatchCalls("two").query(), "get"),
+    "count": Situation(RLatchCalls("two").count_down(), "get incrby"),
+    "last count": Situation(RLatchCalls("one").count_down(), "get del", "publish"),
 }
 DENIED = [
     (name, command)
@@ -56,13 +60,15 @@ DENIED = [
 
 @pytest.mark.parametrize(("name", "command"), DENIED)
 def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[str], LuaSide]) -> None:
-    """Never more permits than there are, and none is missing.
+    """Never more permits than there are, and none is missing; and no count is lost.
 
     Guards the order of commands, each `redis.pcall`, and what takes `INCRBY` back.
     """
     situation = SITUATIONS[name]
     lua.run(ONE.set_permits(3))
     lua.run(TWO.acquire(bid("m:1")))
+    lua.run(RLatchCalls("one").set_count(1))
+    lua.run(RLatchCalls("two").set_count(2))
     if situation.expired:
         for one in lua.scores(IDS):
             lua.score(IDS, one, 1)
@@ -74,6 +80,8 @@ def test_what_is_left(name: str, command: str, lua: LuaSide, denied: Callable[[s
     except Failure as failure:
         error = str(failure)
     assert bool(DENIAL.search(error)) == (command not in situation.later.split())
+    opened = name == "last count" and command == "publish"
+    assert (lua.get("one"), lua.get("two")) == (None if opened else "1", "2")
     assert int(lua.get("api") or 0) + len(lua.scores(IDS)) == 3
     for owner in ("m:1", "n:1"):
         lua.run(TWO.release(owner, TTL, 0, "dirty", False))

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from aiolock.scripts.redisson import __file__ as __file__
-from aiolock.scripts.redisson import permits, rw
+from aiolock.scripts.redisson import latch, permits, rw
 
-SCRIPTS = (*rw.SCRIPTS, *permits.SCRIPTS)
+SCRIPTS = (*rw.SCRIPTS, *permits.SCRIPTS, *latch.SCRIPTS)

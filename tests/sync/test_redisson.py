@@ -90,3 +90,15 @@ def test_permits(locks: LockManager, others: LockManager, worker: Worker) -> Non
         lease.release(1)
     worker(waiting.result().release)
     assert here.info().available == 3
+
+
+def test_a_latch(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    here, there = (Redisson(manager).count_down_latch(NAME) for manager in (locks, others))
+    assert here.try_set_count(2)
+    assert not there.try_set_count(9)
+    waiting = worker.begin(there.wait)
+    assert here.count_down() == 1
+    assert not waiting.done()
+    assert here.count_down() == 0
+    waiting.result()
+    assert there.count() == 0

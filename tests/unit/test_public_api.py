@@ -43,6 +43,7 @@ FACTORIES_ONLY = (
     "Lock",
     "Once",
     "Owner",
+    "RCountDownLatch",
     "RFairLock",
     "RFencedLock",
     "RLock",

@@ -38,8 +38,9 @@ FAIR_ACQUIRE: Script[AcquireOutcome] = Script(__name__, "fair_acquire", decode.a
 FAIR_REFRESH: Script[list[RefreshOutcome]] = Script(__name__, "fair_refresh", decode.refresh, prelude=LINE)
 FAIR_RELEASE = Script(__name__, "fair_release", decode.release, prelude=LINE, ends=copied)
 FAIR_FORCE_RELEASE = Script(__name__, "fair_force_release", as_flag, prelude=LINE)
+SET_COUNT = Script(__name__, "set_count", as_flag)
 LOCK = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
-SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE)
+SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE, SET_COUNT)
 _renew: Combiner[RenewOutcome] = Combiner(RENEW)
 _refresh: Combiner[RefreshOutcome] = Combiner(FAIR_REFRESH)
 

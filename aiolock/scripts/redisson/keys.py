@@ -37,6 +37,11 @@ class RedissonKeys:
         return f"redisson_rwlock:{self._tagged}"
 
     @property
+    def latch_channel(self) -> str:
+        """The channel of a latch: it is open."""
+        return f"redisson_countdownlatch__channel__{self._tagged}"
+
+    @property
     def permits_channel(self) -> str:
         """The channel of a semaphore whose permits expire: some are free."""
         return f"redisson_sc:{self._tagged}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-from ..base import Call, Combiner, Ending, Part, Reply, Script, as_flag, as_list, as_number, copied
+from ..base import Call, Combiner, Ending, Part, Reply, Script, as_list, as_number, copied
 from ..bid import Bid
 from ..keys import GRACE_MS
 from ..lock import decode as lock
 from ..outcomes import AcquireOutcome, Granted, Refused, ReleaseOutcome, RenewOutcome, no_grant, no_renewal
-from . import RLockCalls, decode
+from . import SET_COUNT, RLockCalls, decode
 
 _PACKAGE = __package__
 
@@ -42,9 +42,8 @@ def _counted(reply: Reply) -> tuple[int, int]:
 ACQUIRE: Script[AcquireOutcome] = Script(_PACKAGE, "permits_acquire", _acquired, no_grant, ("now",))
 RENEW: Script[list[RenewOutcome]] = Script(_PACKAGE, "permits_renew", lock.renew, no_renewal, ("now",))
 RELEASE = Script(_PACKAGE, "permits_release", decode.release, prelude=("now",), ends=copied)
-SET = Script(_PACKAGE, "permits_set", as_flag)
 INFO = Script(_PACKAGE, "permits_info", _counted, prelude=("now",))
-SCRIPTS = (ACQUIRE, RENEW, RELEASE, SET, INFO)
+SCRIPTS = (ACQUIRE, RENEW, RELEASE, INFO)
 _renew: Combiner[RenewOutcome] = Combiner(RENEW)
 
 
@@ -99,7 +98,7 @@ class PermitCalls(RLockCalls):
 
     def set_permits(self, permits: int) -> Call[bool]:
         """Say how many there are, if nobody has."""
-        return Call(self.name, SET, (self.name,), (permits, self.free_channel))
+        return Call(self.name, SET_COUNT, (self.name,), (permits, self.free_channel, permits))
 
     def count(self) -> Call[tuple[int, int]]:
         """Ask how many are free and how many are taken."""
