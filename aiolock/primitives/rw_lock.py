@@ -135,6 +135,10 @@ class RWLock(TwoSides):
 
 def rw_calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
     """Requests about a name, for a reader or the writer."""
+    make = runtime.backend.abilities.requests
+    if make is not None:
+        made: QueueCalls = make("rw", name, FULL, weight)  # with the same methods
+        return made
     liveness_ms = milliseconds(runtime.limits.liveness)
     mints = weight >= FULL
     return QueueCalls(

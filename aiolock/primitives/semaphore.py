@@ -98,12 +98,13 @@ class Semaphore(Permits, Queueing):
         request that is larger than this fails with `ConfigurationError`.
 
         Raises:
-            ConfigurationError: not a whole number from 1.
+            ConfigurationError: not a whole number from 1; or on etcd, where each manager says how many there are.
             BackendError: Redis is unreachable or refuses.
 
         Cancellation: it may still happen. Cost: one round trip.
         """
         permits = check_permits(self.name, "permits", permits)
+        self._runtime.backend.abilities.need_scripts(self.name, "changes of permits")
         await self._runtime.ask(self._calls.set_capacity(permits), "setting the permits of")
         self._permits = permits
 
@@ -146,6 +147,10 @@ def check_permits(name: str, option: str, value: object) -> int:
 
 def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls:
     """Requests about a name that holds so many permits, for an acquisition of some of them."""
+    make = runtime.backend.abilities.requests
+    if make is not None:
+        made: QueueCalls = make("semaphore", name, permits, weight)  # with the same methods
+        return made
     return QueueCalls(
         runtime.keys,
         "semaphore",

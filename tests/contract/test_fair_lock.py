@@ -115,6 +115,7 @@ async def _enter(lock: FairLock) -> None:
         pass
 
 
+@pytest.mark.not_in_queues("each place ends by itself")
 async def test_a_queue_of_the_dead_is_passed_at_once(calm: list[LockManager], place: Place) -> None:
     """However many died before: one release skips them all. Kept by settle.lua: its loop."""
     one, two, _ = (manager.fair_lock(NAME) for manager in calm)

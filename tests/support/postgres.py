@@ -76,14 +76,12 @@ class OwnServer:
 
     Attributes:
         url: of its database.
-        socket: the path of its Unix socket.
     """
 
     def __init__(self) -> None:
         # Not in pytest's folders: another run of it may take away that another user may enter them.
         self._server = server_in(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
         self.url = str(self._server.get_uri())
-        self.socket = f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432"
 
     @property
     def version(self) -> str:
