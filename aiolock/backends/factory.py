@@ -51,6 +51,11 @@ def backend_of(
         from .memory import MemoryBackend, named_store
 
         return MemoryBackend(named_store(source.removeprefix("memory://")))
+    if isinstance(source, str) and store == "etcd":
+        from .coordinator import CoordinatorBackend
+        from .etcd import EtcdAddress, EtcdCluster, EtcdStore
+
+        return CoordinatorBackend(EtcdStore(EtcdCluster(EtcdAddress(source))), namespace, request_timeout, tell)
     if store:
         from .transactional import TransactionalBackend
 
