@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "own_loop: run on asyncio's own loop only, as the command line does")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")
+    config.addinivalue_line("markers", "mysql: runs on MariaDB or MySQL")
     config.addinivalue_line("markers", "slow: runs in `make test-slow` instead of `make test`")
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")

@@ -12,11 +12,12 @@ from ..redisson import RFairLockInfo, RLockInfo, RReadWriteLockInfo
 from ..redisson import RLock as AsyncRLock
 from ..redisson import RReadWriteLock as AsyncRReadWriteLock
 from ..redisson import RReadWriteLockSide as AsyncSide
-from ..usage import TwoSides, usage
+from ..usage import usage
 from .manager import LockManager
 from .options import LockOptions, OnLost, split
 from .portal import Portal
 from .reentrant import Reentrant
+from .two_sides import TwoSides
 
 __all__ = ["RFairLock", "RFencedLock", "RLock", "RReadWriteLock", "RReadWriteLockSide", "Redisson"]
 
@@ -114,32 +115,16 @@ class RReadWriteLock(TwoSides):
         write: the side for the writer: `with rw.write as lease:`.
     """
 
-    __slots__ = ("__weakref__", "_core", "read", "write")
+    __slots__ = ()
 
     def __init__(self, portal: Portal, core: AsyncRReadWriteLock, on_lost: OnLost | None) -> None:
         self._core = core
         self.read: RReadWriteLockSide = RReadWriteLockSide(portal, core.read, on_lost)
         self.write: RReadWriteLockSide = RReadWriteLockSide(portal, core.write, on_lost)
 
-    @property
-    def name(self) -> str:
-        """What is locked."""
-        return self._core.name
-
-    def is_locked(self) -> bool:
-        """Return True if it is held for reading or writing. Cost: one round trip."""
-        return self.info() is not None
-
     def info(self) -> RReadWriteLockInfo | None:
         """Return who holds it; None if it is free. Cost: one round trip, read-only."""
         return self.write.info()
-
-    def force_release(self) -> bool:
-        """End all holds, whoever has them. Return True if it was held. Cost: one round trip."""
-        return self.write.force_release()
-
-    def __repr__(self) -> str:
-        return repr(self._core)
 
 
 class Redisson:

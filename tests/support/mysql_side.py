@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,9 +23,9 @@ from .filed import Live
 LIVE = "IS_USED_LOCK(CONCAT('aiolock ear ', ear))"
 
 
-def equip(link: pymysql.Connection[Any]) -> None:
-    """Run the schema, as its owner does."""
-    _, _, statements = SCHEMA.read_text(encoding="utf-8").partition("DELIMITER $$\n")
+def equip(link: pymysql.Connection[Any], changed: Callable[[str], str] = str) -> None:
+    """Run the schema, as its owner does; or another one."""
+    _, _, statements = changed(SCHEMA.read_text(encoding="utf-8")).partition("DELIMITER $$\n")
     for statement in statements.split("$$\n")[:-1]:
         link.cursor().execute(statement)
 

@@ -15,8 +15,8 @@ from aiolock.backends.postgres.address import address_of
 from aiolock.backends.survey import Survey
 from tests.support.pooler import PGBOUNCER, fickle, pgbouncer, socket_folder
 
-from .conftest import Database
-from .test_database import exchanges, until_one_waits
+from ..database import exchanges
+from .database import PostgresDatabase
 
 WITHOUT = pytest.mark.skipif(PGBOUNCER is None, reason="no pgbouncer: AIOLOCK_TEST_PGBOUNCER names one")
 KINDS = [
@@ -28,7 +28,7 @@ KINDS = [
 
 
 @pytest.fixture(params=KINDS)
-async def pooler(request: pytest.FixtureRequest, database: Database) -> AsyncIterator[str]:
+async def pooler(request: pytest.FixtureRequest, database: PostgresDatabase) -> AsyncIterator[str]:
     """Its address for the database."""
     at = pooling(request.param, database)
     async with at as url:
@@ -36,7 +36,7 @@ async def pooler(request: pytest.FixtureRequest, database: Database) -> AsyncIte
 
 
 @asynccontextmanager
-async def pooling(kind: str, database: Database) -> AsyncIterator[str]:
+async def pooling(kind: str, database: PostgresDatabase) -> AsyncIterator[str]:
     if kind in ("transaction", "session"):
         async with pgbouncer(database.url, kind) as url:
             yield url
@@ -51,14 +51,14 @@ async def test_it_is_told_apart(pooler: str) -> None:
         await LockManager(pooler).open()
 
 
-async def test_it_is_told_where_to_listen(database: Database, pooler: str) -> None:
+async def test_it_is_told_where_to_listen(database: PostgresDatabase, pooler: str) -> None:
     """What asks goes through the pooler, and what listens does not. Kept by Address.listen."""
     url = f"{pooler}?listen={quote(socket_folder(database.url))}"
     async with LockManager(url) as one, LockManager(url) as two:
         for _ in range(5):  # in each of its sessions
             lease = await one.lock("x").acquire()
             waiter = asyncio.create_task(two.lock("x").acquire())
-            await until_one_waits(database, "x")
+            await database.until_waiting("x")
             before = exchanges(two)[0]
             await lease.release()
             following = await asyncio.wait_for(waiter, 10)
@@ -69,16 +69,16 @@ async def test_it_is_told_where_to_listen(database: Database, pooler: str) -> No
             await asyncio.gather(*(each.release() for each in leases))
 
 
-async def test_nothing_listens(database: Database, pooler: str) -> None:
+async def test_nothing_listens(database: PostgresDatabase, pooler: str) -> None:
     async with LockManager(pooler, waiting=Poll()) as one, LockManager(database.url) as two:
         lease = await two.lock("x").acquire()
         waiter = asyncio.create_task(one.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_waiting("x")
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_who_only_looks(database: Database, pooler: str) -> None:
+async def test_who_only_looks(database: PostgresDatabase, pooler: str) -> None:
     """The command line may be given the same address. Kept by DatabaseReader."""
     async with LockManager(database.url) as locks, locks.lock("x"), Survey(pooler) as survey:
         reader = survey.masters[0]
@@ -87,7 +87,7 @@ async def test_who_only_looks(database: Database, pooler: str) -> None:
         assert reader.pooled
 
 
-async def test_it_listens_elsewhere(database: Database, pooler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_listens_elsewhere(database: PostgresDatabase, pooler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would hear nothing. Kept by PostgresEngine.open."""
     url = f"{pooler}?listen={quote(socket_folder(database.url))}"
     elsewhere = address_of(database.url.replace(database.name, "postgres"))

@@ -13,14 +13,14 @@ from sqlalchemy.ext import asyncio as alchemy
 from aiolock import ConfigurationError, LockManager
 from aiolock.backends.postgres.address import address_of
 
-from .conftest import Database
+from .database import PostgresDatabase
 
 
 def of_alchemy(url: str, driver: str) -> str:
     return url.replace("postgresql://", f"postgresql+{driver}://")
 
 
-async def holds(database: Database, source: Any) -> set[str]:
+async def holds(database: PostgresDatabase, source: Any) -> set[str]:
     """Keep a lock there, and let another wait for it; return as whom the manager has connected."""
     async with LockManager(source) as locks, LockManager(database.url) as others:
         lease = await locks.lock("x").acquire()
@@ -33,7 +33,7 @@ async def holds(database: Database, source: Any) -> set[str]:
 
 
 @pytest.fixture
-def role(database: Database) -> Any:
+def role(database: PostgresDatabase) -> Any:
     """Another one than that of the URL."""
     name = f"own_{database.name}"
     database.run(f"CREATE ROLE {name} LOGIN SUPERUSER")
@@ -42,7 +42,7 @@ def role(database: Database) -> Any:
     database.run(f"DROP ROLE {name}")
 
 
-async def test_a_pool(database: Database, role: str) -> None:
+async def test_a_pool(database: PostgresDatabase, role: str) -> None:
     """All of its connections may be taken. Kept by _of_pool."""
     options: dict[str, Any] = {"server_settings": {"application_name": "shop", "search_path": "nowhere"}}
     async with asyncpg.create_pool(database.url, user=role, min_size=1, max_size=1, **options) as pool:
@@ -51,7 +51,7 @@ async def test_a_pool(database: Database, role: str) -> None:
         assert pool.get_size() == 1
 
 
-async def test_a_pool_that_nobody_has_opened(database: Database) -> None:
+async def test_a_pool_that_nobody_has_opened(database: PostgresDatabase) -> None:
     """Nor does the manager; and what changes in its settings counts for the next connection."""
     pool = asyncpg.create_pool("postgresql://nobody@127.0.0.1:1/nothing", command_timeout=0.000_001)
     locks = LockManager(pool)
@@ -61,7 +61,7 @@ async def test_a_pool_that_nobody_has_opened(database: Database) -> None:
     assert pool.get_size() == 0
 
 
-async def test_a_pool_that_connects_itself(database: Database) -> None:
+async def test_a_pool_that_connects_itself(database: PostgresDatabase) -> None:
     async def connect(*_: object, **__: object) -> Any: ...
 
     with pytest.raises(ConfigurationError, match="a pool with connect= makes its connections itself"):
@@ -69,7 +69,7 @@ async def test_a_pool_that_connects_itself(database: Database) -> None:
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-async def test_an_engine(database: Database, role: str, driver: str) -> None:
+async def test_an_engine(database: PostgresDatabase, role: str, driver: str) -> None:
     """With what its events say, as those who hand out tokens. Kept by _of_engine."""
     engine = alchemy.create_async_engine(of_alchemy(database.url, driver), pool_size=1)
 
@@ -82,7 +82,7 @@ async def test_an_engine(database: Database, role: str, driver: str) -> None:
     await engine.dispose()
 
 
-async def test_settings_of_an_engine(database: Database) -> None:
+async def test_settings_of_an_engine(database: PostgresDatabase) -> None:
     """What TLS it wants is not forgotten."""
     given = {"ssl": "require", "prepared_statement_cache_size": 0}
     engine = alchemy.create_async_engine(of_alchemy("postgresql://u:p@h:5433/db", "asyncpg"), connect_args=given)
@@ -92,7 +92,7 @@ async def test_settings_of_an_engine(database: Database) -> None:
     assert dict(address.settings()) == wanted
 
 
-async def test_engines_that_cannot_tell(database: Database) -> None:
+async def test_engines_that_cannot_tell(database: PostgresDatabase) -> None:
     """The error says what to give instead; nothing connects without what they were told."""
 
     async def creator() -> Any: ...

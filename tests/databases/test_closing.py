@@ -10,7 +10,7 @@ import pytest
 
 from aiolock import LockManager
 
-from .conftest import Database
+from .database import Database
 
 
 @pytest.fixture
@@ -24,7 +24,6 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.usefixtures("uncollected")
 async def test_closing_is_cancelled(database: Database) -> None:
     """At each of its first suspensions. Kept by ServedEngine.aclose: `finally`."""
-    theirs = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'aiolock' AND datname = current_database()"
     managers = [LockManager(database.url) for _ in range(6)]
     for turns, manager in enumerate(managers, 1):
         await manager.open()
@@ -34,5 +33,5 @@ async def test_closing_is_cancelled(database: Database) -> None:
         closing.cancel()
         await asyncio.wait([closing])
     async with asyncio.timeout(5):
-        while database.run(theirs):  # noqa: ASYNC110 - nothing tells
+        while database.sessions():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)

@@ -8,37 +8,58 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import asyncpg
 import pytest
 
-from aiolock import BackendError, LockLost, LockManager
-from tests.support.postgres import OwnServer
+from aiolock import AcquireTimeout, BackendError, Lease, LockLost, LockManager
+from tests.support.proxy import FaultProxy
 
-from .conftest import Database
-from .test_database import until_one_waits
+from .database import Database, OwnServer
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[OwnServer]:
-    server = OwnServer()
+def server(product: type[Database]) -> Iterator[OwnServer]:
+    server = product.server()
     yield server
     server.close()
 
 
+async def until_it_answers(locks: LockManager) -> None:
+    """Return once the manager has found that it can be used again."""
+    async with asyncio.timeout(30):
+        while locks._runtime.backend.unreachable:  # type: ignore[attr-defined]  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.01)
+
+
+async def acquired(locks: LockManager) -> Lease:
+    """Acquire a lock. A first attempt that nobody answers ends with an error, and is undone."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await locks.lock("x").acquire(timeout=10)
+            except BackendError:
+                await until_it_answers(locks)
+
+
+async def until_it_is_lost(lease: Lease) -> None:
+    while not lease.lost:  # noqa: ASYNC110 - the deadline, not an event
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.slow
-async def test_it_is_restarted(server: OwnServer) -> None:
+async def test_it_is_restarted(product: type[Database], server: OwnServer) -> None:
     """A long lease lives, a short one is lost in time, a waiter goes on, and fences rise."""
     async with LockManager(server.url, ttl=60) as one, LockManager(server.url, ttl=60) as two:
         long = await one.lock("long").acquire()
         waiter = asyncio.create_task(two.lock("long").acquire())
+        await product(server.url).until_waiting("long")
         short = await one.lock("short", ttl=1.0).acquire()
         with server.away():
             lost = time.monotonic()
-            while not short.lost:  # noqa: ASYNC110 - the deadline, not an event
-                await asyncio.sleep(0.01)
+            await until_it_is_lost(short)
             assert time.monotonic() - lost < 5
         with pytest.raises(LockLost):
             await short.release()
+        await until_it_answers(two)
         async with two.lock("short").acquire(timeout=30) as next_one:
             assert next_one.fence > short.fence
         assert not long.lost
@@ -48,15 +69,14 @@ async def test_it_is_restarted(server: OwnServer) -> None:
         await lease.release()
 
 
-async def test_nothing_listens_there() -> None:
-    """The error says so in words of ours, and what to look at: the system's reason alone does not name PostgreSQL."""
+async def test_nothing_listens_there(product: type[Database]) -> None:
+    """The error says so in words of ours, and what to look at: the system's reason alone does not name the server."""
     with socket.socket() as bound:  # takes the port, and no connections
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        with pytest.raises(
-            BackendError, match=rf":{port}/app: PostgreSQL cannot be reached: .*\(.*{port}.*\)"
-        ) as caught:
-            await LockManager(f"postgresql://127.0.0.1:{port}/app").open()
+        why = rf":{port}/app: {product.called} cannot be reached: .*\(.*({port}|refused|failed).*\)"
+        with pytest.raises(BackendError, match=why) as caught:
+            await LockManager(f"{product.scheme}://127.0.0.1:{port}/app").open()
     assert caught.value.transient
 
 
@@ -67,8 +87,7 @@ async def test_it_stands_still(server: OwnServer) -> None:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
         with server.frozen():
-            while not lease.lost:  # noqa: ASYNC110 - the deadline, not an event
-                await asyncio.sleep(0.01)
+            await until_it_is_lost(lease)
         following = await asyncio.wait_for(waiter, 30)
         assert following.fence > lease.fence
         with pytest.raises(LockLost):
@@ -77,23 +96,23 @@ async def test_it_stands_still(server: OwnServer) -> None:
 
 
 @pytest.fixture
-def losing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def losing(product: type[Database], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of exchanges, counted from now, whose answers are lost: the server has committed."""
     numbers: list[int] = []
-    fetch = asyncpg.Connection.fetch
+    ask = product.engines.ask
     seen = 0
 
-    async def lossy(self: Any, query: str, *values: Any, **options: Any) -> Any:
+    async def lossy(self: Any, session: Any, *asked: Any) -> Any:
         nonlocal seen
-        answer = await fetch(self, query, *values, **options)
-        if "exchange_1" in query and numbers:
+        answer = await ask(self, session, *asked)
+        if numbers:
             seen += 1
             if seen in numbers:
-                self.terminate()
-                raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+                session.end()
+                raise product.gone
         return answer
 
-    monkeypatch.setattr(asyncpg.Connection, "fetch", lossy)
+    monkeypatch.setattr(product.engines, "ask", lossy)
     return numbers
 
 
@@ -111,18 +130,39 @@ async def test_an_answer_is_lost(database: Database, losing: list[int], number: 
                 async with locks.lock("x").acquire() as inner:
                     assert inner.fence == lease.fence
         assert fences == sorted(set(fences))
-    assert database.run("SELECT * FROM aiolock.locks") == []
+    assert database.run(f"SELECT * FROM {database.locks}") == []
 
 
 async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[int]) -> None:
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
-        await until_one_waits(database, "x")
+        await database.until_waiting("x")
         losing.append(1)
         await lease.release()
         following = await asyncio.wait_for(waiter, 10)
         assert following.fence > lease.fence
         assert not following.lost
         await following.release()
-    assert database.run("SELECT * FROM aiolock.locks") == []
+    assert database.run(f"SELECT * FROM {database.locks}") == []
+
+
+@pytest.mark.parametrize("action", ["cut", "lose_reply"])
+async def test_the_network_loses_an_answer(database: Database, action: str) -> None:
+    """The server has committed. Kept by Unavailable: `ran`."""
+    async with FaultProxy(*database.where, framing=database.framing) as proxy:
+        behind = database.behind(proxy.port)
+        async with LockManager(behind, request_timeout=1.0) as one, LockManager(database.url) as two:
+            async with one.lock("x") as before:
+                pass
+            rule = getattr(proxy, action)(matching=database.writes)
+            lease = await acquired(one)
+            assert rule.frames
+            assert lease.fence > before.fence
+            with pytest.raises(AcquireTimeout):
+                await two.lock("x").acquire(timeout=0)
+            rule = getattr(proxy, action)(matching=database.writes)
+            await lease.release()
+            async with two.lock("x").acquire(timeout=10) as following:
+                assert following.fence > lease.fence
+            assert rule.frames

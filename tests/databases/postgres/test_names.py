@@ -18,13 +18,13 @@ from tests.support.pooler import socket_folder
 from tests.transport.test_resolver import Names, busy_executor
 from tests.transport.test_resolver import names as names
 
-from .conftest import Database
+from .database import PostgresDatabase
 
 ASKS_FOR_TLS = b"\0\0\0\x08\x04\xd2\x16\x2f"
 
 
 @asynccontextmanager
-async def over_tcp(database: Database, name: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+async def over_tcp(database: PostgresDatabase, name: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The address of the database under a host name, perhaps encrypted."""
     path, passing = f"{socket_folder(database.url)}/.s.PGSQL.5432", set[asyncio.Task[None]]()
 
@@ -71,7 +71,7 @@ async def hands_over(url: str) -> None:
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_all_threads_are_busy(database: Database, names: Names) -> None:
+async def test_all_threads_are_busy(database: PostgresDatabase, names: Names) -> None:
     """Kept by ResolvingLoop."""
     async with over_tcp(database, "db.test") as url:
         with busy_executor():
@@ -80,7 +80,7 @@ async def test_all_threads_are_busy(database: Database, names: Names) -> None:
 
 
 @pytest.mark.parametrize("certified", ["db.test", "other.test"])
-async def test_a_certificate(database: Database, names: Names, tmp_path: Path, certified: str) -> None:
+async def test_a_certificate(database: PostgresDatabase, names: Names, tmp_path: Path, certified: str) -> None:
     """It must have the name, though an address was connected to. Kept by ResolvingLoop: asyncpg is given the name."""
     authority, trust = trustme.CA(), tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(trust))
@@ -95,7 +95,7 @@ async def test_a_certificate(database: Database, names: Names, tmp_path: Path, c
                 await LockManager(verified).open()
 
 
-async def test_afterwards_the_loop_is_the_real_one(database: Database) -> None:
+async def test_afterwards_the_loop_is_the_real_one(database: PostgresDatabase) -> None:
     """asyncpg asks it which task runs, when it gives up a statement. Kept by _connect: `_loop`."""
     session = await dial(address_of(database.url), 5.0)
     assert session.link._loop is asyncio.get_running_loop()

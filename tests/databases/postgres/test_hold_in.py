@@ -16,8 +16,8 @@ from sqlalchemy.ext import asyncio as alchemy
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockLost, LockManager, hold_in
 from aiolock.backends.transactional.channels import hold_of
 
-from .conftest import Database
-from .test_database import exchanges, until_one_waits
+from ..database import exchanges
+from .database import PostgresDatabase
 
 
 @asynccontextmanager
@@ -52,7 +52,7 @@ async def over_connection(url: str) -> AsyncIterator[Any]:
     await engine.dispose()
 
 
-async def until(database: Database, query: str) -> None:
+async def until(database: PostgresDatabase, query: str) -> None:
     """Return once it has a row."""
     async with asyncio.timeout(10):
         while not database.run(query):  # noqa: ASYNC110 - nothing tells
@@ -67,7 +67,7 @@ Way = Callable[[str], AbstractAsyncContextManager[Any]]
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_it_excludes_leases(database: Database, way: Way) -> None:
+async def test_it_excludes_leases(database: PostgresDatabase, way: Way) -> None:
     """Until its end; and who looks sees it. Kept by Plan.decide: `held`."""
     async with LockManager(database.url) as locks:
         lock = locks.lock("x")
@@ -89,7 +89,7 @@ async def test_it_excludes_leases(database: Database, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_leases_exclude_it(database: Database, way: Way) -> None:
+async def test_leases_exclude_it(database: PostgresDatabase, way: Way) -> None:
     """It waits for a release, and its transaction can go on if that does not come in time. Kept by left_1."""
     async with LockManager(database.url) as locks:
         lease = await locks.lock("x", metadata="\0").acquire()
@@ -107,7 +107,7 @@ async def test_leases_exclude_it(database: Database, way: Way) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-async def test_those_who_wait_for_a_lease_go_on(database: Database, commit: bool) -> None:
+async def test_those_who_wait_for_a_lease_go_on(database: PostgresDatabase, commit: bool) -> None:
     """In their order, after COMMIT or ROLLBACK, or once the session is gone. Kept by PAUSE_MS."""
     async with LockManager(database.url) as one, LockManager(database.url) as two:
         connection = await asyncpg.connect(database.url)
@@ -121,7 +121,7 @@ async def test_those_who_wait_for_a_lease_go_on(database: Database, commit: bool
                 order.append(name)
 
         first = asyncio.create_task(enter(one, "one"))
-        await until_one_waits(database, "x")
+        await database.until_waiting("x")
         second = asyncio.create_task(enter(two, "two"))
         await until(database, "SELECT 1 FROM aiolock.rows WHERE key LIKE '%:queue' AND value::text LIKE '%,%'")
         assert order == []
@@ -135,7 +135,7 @@ async def test_those_who_wait_for_a_lease_go_on(database: Database, commit: bool
             await connection.close()
 
 
-async def test_two_transactions(database: Database) -> None:
+async def test_two_transactions(database: PostgresDatabase) -> None:
     """The second is told by the server itself when the first has ended: it does not look again and again."""
     async with LockManager(database.url), over_asyncpg(database.url) as one, over_psycopg(database.url) as two:
         await hold_in(one, "x")
@@ -150,7 +150,7 @@ async def test_two_transactions(database: Database) -> None:
         await one.execute("BEGIN")  # for its end
 
 
-async def test_two_that_wait_for_each_other(database: Database) -> None:
+async def test_two_that_wait_for_each_other(database: PostgresDatabase) -> None:
     """PostgreSQL finds that, as with rows."""
     async with LockManager(database.url), over_asyncpg(database.url) as one:
         other = await asyncpg.connect(database.url)
@@ -170,7 +170,7 @@ async def end_after(work: Any, connection: asyncpg.Connection[Any]) -> None:
         await connection.close()
 
 
-async def test_rolled_back_to_a_savepoint(database: Database) -> None:
+async def test_rolled_back_to_a_savepoint(database: PostgresDatabase) -> None:
     async with LockManager(database.url) as locks, over_asyncpg(database.url) as connection:
         await connection.execute("SAVEPOINT mine")
         await hold_in(connection, "x")
@@ -179,7 +179,7 @@ async def test_rolled_back_to_a_savepoint(database: Database) -> None:
             assert lease is not None
 
 
-async def test_a_lease_that_has_expired(database: Database) -> None:
+async def test_a_lease_that_has_expired(database: PostgresDatabase) -> None:
     """A transaction can take its name; then no late renewal brings it back. Kept by Plan.decide: `grants`."""
     async with LockManager(database.url, ttl=0.3, margin=0.05) as locks, over_asyncpg(database.url) as connection:
         lease = await locks.lock("x", renew=False, cancel_on_loss=False).acquire()
@@ -191,7 +191,7 @@ async def test_a_lease_that_has_expired(database: Database) -> None:
         await lease.release()
 
 
-async def test_several_names_at_once(database: Database) -> None:
+async def test_several_names_at_once(database: PostgresDatabase) -> None:
     """A multi lock waits for the name that a transaction has."""
     async with LockManager(database.url) as locks:
         async with over_asyncpg(database.url) as connection:
@@ -199,24 +199,24 @@ async def test_several_names_at_once(database: Database) -> None:
             async with locks.multi_lock("a", "b").try_acquire() as lease:
                 assert lease is None
             waiter = asyncio.create_task(locks.multi_lock("a", "b").acquire())
-            await until_one_waits(database, "b")
+            await database.until_waiting("b")
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_force_does_not_take_it(database: Database) -> None:
+async def test_force_does_not_take_it(database: PostgresDatabase) -> None:
     """Nobody but its session can end it. Kept by LoadedBesideTransactions: `_refuse`."""
     async with LockManager(database.url) as locks:
         async with over_asyncpg(database.url) as connection:
             await hold_in(connection, "x")
             waiter = asyncio.create_task(locks.lock("x").acquire())
-            await until_one_waits(database, "x")
+            await database.until_waiting("x")
             with pytest.raises(BackendError, match="a transaction in the database has the lock until it ends"):
                 await locks.lock("x").force_release()
             assert not waiter.done()
         await (await asyncio.wait_for(waiter, 10)).release()
 
 
-async def test_without_a_transaction(database: Database) -> None:
+async def test_without_a_transaction(database: PostgresDatabase) -> None:
     """It would be over at once."""
     async with LockManager(database.url):
         connection = await asyncpg.connect(database.url)
@@ -233,7 +233,7 @@ async def test_without_a_transaction(database: Database) -> None:
 
 
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
-async def test_another_isolation_level(database: Database, level: Any) -> None:
+async def test_another_isolation_level(database: PostgresDatabase, level: Any) -> None:
     """Such a transaction sees the rows of its beginning: it could not tell who has the lock. Kept by hold_1."""
     async with LockManager(database.url):
         connection = await asyncpg.connect(database.url)
@@ -244,7 +244,7 @@ async def test_another_isolation_level(database: Database, level: Any) -> None:
         await connection.close()
 
 
-async def test_not_there(database: Database) -> None:
+async def test_not_there(database: PostgresDatabase) -> None:
     """Another database, or one without our functions: the error says what to do."""
     async with over_asyncpg(database.url) as connection:
         with pytest.raises(ConfigurationError, match=r"functions of aiolock .*schema\.sql"):
@@ -259,7 +259,7 @@ async def test_not_there(database: Database) -> None:
         await hold_in(object(), "x")
 
 
-async def test_a_damaged_state(database: Database) -> None:
+async def test_a_damaged_state(database: PostgresDatabase) -> None:
     async with LockManager(database.url) as locks, over_asyncpg(database.url) as connection:
         await locks.lock("x").acquire()
         database.run("UPDATE aiolock.rows SET value = %s", '{"owner":"m:1","expires":"soon"}')
@@ -268,7 +268,7 @@ async def test_a_damaged_state(database: Database) -> None:
         database.run("DELETE FROM aiolock.rows")
 
 
-async def test_a_counter(database: Database) -> None:
+async def test_a_counter(database: PostgresDatabase) -> None:
     """Leases of two managers and transactions count without a lock of the row: none is lost. Kept by hold_1, and
     Plan.decide.
     """
@@ -316,7 +316,7 @@ async def test_a_counter(database: Database) -> None:
     assert done == 160
 
 
-async def test_it_costs_others_nothing(database: Database) -> None:
+async def test_it_costs_others_nothing(database: PostgresDatabase) -> None:
     """A lock that only one manager uses takes an exchange for each request, as before."""
     async with LockManager(database.url) as locks:
         async with locks.lock("x"):
@@ -330,7 +330,7 @@ async def test_it_costs_others_nothing(database: Database) -> None:
         assert late == stale
 
 
-async def test_a_grant_that_is_faster(database: Database) -> None:
+async def test_a_grant_that_is_faster(database: PostgresDatabase) -> None:
     """The lock was free, and somebody else was about to have it. Kept by hold_1: its second look."""
     key, later = "aiolock:lock:{x}", 2**53
     async with LockManager(database.url) as locks, over_asyncpg(database.url) as connection:

@@ -1,0 +1,140 @@
+"""What only PostgreSQL has: isolation, encodings, parameters, standbys, updates in place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from aiolock import BackendError, ConfigurationError, LockManager
+from aiolock.backends.postgres import ear
+from aiolock.backends.postgres.address import address_of
+
+from .database import PostgresDatabase
+
+
+async def test_a_database_that_is_serializable_by_default(database: PostgresDatabase) -> None:
+    """Kept by dial(): `default_transaction_isolation`."""
+    database.run(f"ALTER DATABASE {database.name} SET default_transaction_isolation = 'serializable'")
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        await database.pass_on(one, two)
+
+
+async def test_another_level_of_isolation_is_refused(database: PostgresDatabase) -> None:
+    """Another client could call the function in its own transaction. Kept by exchange_1."""
+    async with LockManager(database.url):
+        pass
+    call = "SELECT aiolock.exchange_1(0, 0, 0, 0, NULL, NULL, NULL, NULL)"
+    with pytest.raises(Exception, match="READ COMMITTED"):
+        database.run(f"BEGIN ISOLATION LEVEL SERIALIZABLE; {call}; COMMIT")
+
+
+async def test_updates_are_made_in_place(database: PostgresDatabase) -> None:
+    """No index has what changes, and a page has room: so the table stays small. Kept by `fillfactor`."""
+    async with LockManager(database.url) as locks:
+        for _ in range(300):
+            async with locks.lock("x"):
+                pass
+    for _ in range(500):
+        ((updates, hot, size),) = database.run(
+            "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size(relid) FROM pg_stat_user_tables WHERE relname = 'rows'"
+        )
+        if updates >= 590:
+            break
+        await asyncio.sleep(0.02)  # statistics come late
+    assert hot >= 0.95 * updates >= 560
+    assert size <= 100_000
+
+
+async def test_nothing_is_idle_in_a_transaction(database: PostgresDatabase) -> None:
+    """A client that is frozen or cut off holds up nobody."""
+    async with LockManager(database.url) as one, LockManager(database.url) as two:
+        left = 60
+        seen: set[str] = set()
+
+        async def work(manager: LockManager) -> None:
+            nonlocal left
+            while left > 0:
+                async with manager.lock("x"):
+                    left -= 1
+
+        async def look() -> None:
+            link = await asyncpg.connect(database.url)
+            while left > 0:
+                rows = await link.fetch("SELECT state FROM pg_stat_activity WHERE datname = current_database()")
+                seen.update(str(row[0]) for row in rows)
+            await link.close()
+
+        await asyncio.gather(look(), *(work(manager) for manager in (one, two) * 3))
+    assert "idle" in seen
+    assert not {state for state in seen if "in transaction" in state}
+
+
+async def test_channels_that_take_longer_than_an_answer(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manager that listens to thousands must come to an end. Kept by Ear._move, and Ear._turn."""
+    claim = ear.Ear._claim
+
+    async def slow(*args: Any) -> None:
+        await asyncio.sleep(0.1)
+        await claim(*args)
+
+    monkeypatch.setattr(ear.Ear, "_claim", slow)
+    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None)
+    try:
+        for number in range(30):
+            hears.add(f"aiolock:latch:{{{number}}}:free")
+        await asyncio.gather(*(hears.tune() for _ in range(5)))
+        assert len(hears._tuned) == 30
+    finally:
+        hears.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "says"),
+    [("connect_timeout=3", "connect_timeout.*asyncpg"), ("ssl=require", "sslmode"), ("client_encoding=x", "encoding")],
+)
+async def test_a_parameter_that_is_not_known(database: PostgresDatabase, parameter: str, says: str) -> None:
+    """Waiting does not help. Kept by MISTAKEN, and HINTS."""
+    with pytest.raises(ConfigurationError, match=says):
+        async with LockManager(f"{database.url}&{parameter}"):
+            pass
+
+
+async def test_a_standby(database: PostgresDatabase) -> None:
+    """It says so, and by which words to look for the primary. Kept by meaning()."""
+    async with LockManager(database.url, request_timeout=2) as locks:
+        refused = (
+            "RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = 'cannot execute INSERT in a read-only transaction'"
+        )
+        database.run(f"CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {refused}; END$$")
+        database.run("CREATE TRIGGER no BEFORE INSERT ON aiolock.rows FOR EACH STATEMENT EXECUTE FUNCTION no()")
+        with pytest.raises(BackendError, match=r"read-only transaction.*primary"):
+            await locks.lock("x").acquire(timeout=1)
+    with pytest.raises(BackendError, match=r"there is no primary.*one,two"):
+        async with LockManager(f"{database.url}&target_session_attrs=standby"):
+            pass
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_database_of_another_encoding(database: PostgresDatabase, encoding: str) -> None:
+    """A name that it has not would end all requests of its moment. Kept by dial()."""
+    name = f"{database.name}_{encoding.lower()}"
+    database.run(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
+    try:
+        with pytest.raises(ConfigurationError, match=f"{encoding}, .*UTF8"):
+            async with LockManager(database.url.replace(database.name, name)):
+                pass
+    finally:
+        database.run(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def test_a_pooler_that_shares_sessions(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another session answers than the one that was opened. Kept by dial()."""
+    monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
+    with pytest.raises(ConfigurationError, match="pooler"):
+        async with LockManager(database.url):
+            pass
