@@ -53,9 +53,11 @@ def backend_of(
         return MemoryBackend(named_store(source.removeprefix("memory://")))
     if isinstance(source, str) and store == "etcd":
         from .coordinator import CoordinatorBackend
+        from .coordinator.paths import Paths
         from .etcd import EtcdAddress, EtcdCluster, EtcdStore
 
-        return CoordinatorBackend(EtcdStore(EtcdCluster(EtcdAddress(source))), namespace, request_timeout, tell)
+        cluster = EtcdCluster(EtcdAddress(source), Paths(namespace).mailbox(""))
+        return CoordinatorBackend(EtcdStore(cluster), namespace, request_timeout, tell)
     if store:
         from .transactional import TransactionalBackend
 

@@ -123,18 +123,19 @@ class Etcd:
     Args:
         members: how many.
         options: more of their command lines.
+        scheme: "https" if these name certificates; then no gateway is asked.
 
     Attributes:
         members: its servers.
     """
 
-    def __init__(self, members: int = 1, *options: str) -> None:
+    def __init__(self, members: int = 1, *options: str, scheme: str = "http") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="aiolock-etcd-"))
         ports = [(_free_port(), _free_port()) for _ in range(members)]
         everyone = ",".join(f"m{at}=http://127.0.0.1:{peer}" for at, (_, peer) in enumerate(ports))
         self.members = []
         for at, (port, peer) in enumerate(ports):
-            client, among = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
+            client, among = f"{scheme}://127.0.0.1:{port}", f"http://127.0.0.1:{peer}"
             command = [
                 *(str(binary()), "--name", f"m{at}", "--data-dir", str(self.folder / f"m{at}"), "--log-level", "warn"),
                 *("--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", among),

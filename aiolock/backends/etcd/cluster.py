@@ -24,18 +24,20 @@ class EtcdCluster:
 
     Args:
         source: where the members are.
+        probe: a path that the user may read.
 
     Attributes:
         address: for people.
-        version: of the member that was asked last; empty before.
+        version: of the member that is used; empty if the user may not know.
         watches: what is watched; None while there is no connection.
     """
 
-    def __init__(self, source: EtcdAddress) -> None:
+    def __init__(self, source: EtcdAddress, probe: str) -> None:
         self.address: str = f"etcd {source.shown}"
         self.version: str = ""
         self.watches: Watches | None = None
         self._source = source
+        self._probe = probe.encode()
         self._members = list(source.members)
         self._patience = PATIENCE
         self._link: Link | None = None
@@ -145,15 +147,15 @@ class EtcdCluster:
             if source.user:
                 body = data(1, source.user.encode()) + data(2, source.password.encode())
                 link.token = Message(await link.ask(AUTHENTICATE, body)).data(2).decode()
-            self.version = Message(await link.ask(STATUS, b"")).data(2).decode()
-            await link.ask(TXN, txn([], [get(b"aiolock")]))
+            self.version = await _version(link)
+            await link.ask(TXN, txn([], [get(self._probe)]))
         except Refusal as why:
             if why.transient:
                 error = BackendError("", f"etcd at {link.address}: {why}", transient=True)
                 raise Away(error, ran=False) from why
             error = BackendError("", f"etcd at {link.address} does not let this manager in: {why}")
             raise Away(error, ran=False) from why
-        if tuple(int(part) for part in self.version.split(".")[:2] if part.isdigit()) < OLDEST:
+        if self.version and number_of(self.version) < OLDEST:
             raise ConfigurationError("", f"etcd at {link.address} is {self.version}, and 3.4 or newer is needed")
 
     def _failed(self, why: Exception) -> None:
@@ -183,3 +185,17 @@ class EtcdCluster:
             else:
                 self._on_back()
                 return
+
+
+def number_of(version: str) -> tuple[int, ...]:
+    """A version as numbers, which can be compared."""
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+
+
+async def _version(link: Link) -> str:
+    try:
+        return Message(await link.ask(STATUS, b"")).data(2).decode()
+    except Refusal as why:
+        if why.transient:
+            raise
+        return ""  # where there are users, only some may ask
