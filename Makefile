@@ -34,8 +34,9 @@ test-slow: $(VENV)/.ready-test ## run the others: every page as its reader paste
 
 # A test that does 20 times as much may take 20 times as long before it counts as hanging.
 test-thorough: THOROUGHLY = env PYTHONDONTWRITEBYTECODE= AIOLOCK_TEST_EXAMPLES=20 $(PY) -m pytest -n auto -o faulthandler_timeout=2400
-test-thorough: $(VENV)/.ready-test ## run the generated tests with 20 times as many examples, and every pair of cancellations
+test-thorough: $(VENV)/.ready-test ## run the generated tests with 20 times as many examples, every fault at every step of small scenes, and every pair of cancellations
 	@$(THOROUGHLY) -m hypothesis tests/scripts $(ARGS)
+	@$(PY) -m tests.simulation --all --kind singles
 	@exec $(THOROUGHLY) tests/cancellation $(ARGS)
 
 check: $(VENV)/.ready-lint ## check formatting, lint and types
@@ -71,7 +72,7 @@ test-wheel: $(VENV)/.ready-dist ## run every test against a wheel (WHEEL=dist/x.
 	ln -s "$$(echo $$PWD/build/wheel/env/lib/python*/site-packages/aiolock)" build/wheel/suite/aiolock
 	cd build/wheel/suite && env PYTHONDONTWRITEBYTECODE= ../env/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
-simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulation until you stop it (ARGS='--seconds 60 --seed 7')
+simulate: $(VENV)/.ready-test ## break networks, clocks and processes in simulation until you stop it (ARGS='--seconds 60 --seed 7'; ARGS=--all: all faults at all steps)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.simulation $(ARGS)
 
 chaos: $(VENV)/.ready-test ## break real servers, networks and processes, and check what was seen (ARGS='--minutes 60 --seed 7')

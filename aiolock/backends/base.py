@@ -37,6 +37,10 @@ class Abilities(Record):
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
         single: all keys are on one server, and stay there.
+        requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
+            name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
+            Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
+            nothing else.
     """
 
     queues: bool = True
@@ -44,6 +48,7 @@ class Abilities(Record):
     messages: bool = True
     store: str = "Redis"
     single: bool = True
+    requests: Callable[[str, str, int, int], Any] | None = None
 
     def need_redis(self, name: str, what: str) -> None:
         """Raise if the locks are not on a Redis server; `what` needs one, in the plural, such as "guarded writes".
@@ -74,6 +79,18 @@ class Abilities(Record):
         if not self.queues:
             raise ConfigurationError(
                 name, f"{what} are not offered by a quorum, as for {name!r}: use a LockManager of one server"
+            )
+
+    def need_scripts(self, name: str, what: str) -> None:
+        """Raise unless one server runs scripts; `what` needs that, in the plural, such as "latches".
+
+        Raises:
+            ConfigurationError: the locks are held on a quorum, or kept in a store with queues of its own.
+        """
+        self.need_queues(name, what)
+        if self.requests is not None:
+            raise ConfigurationError(
+                name, f"{what} are not offered on {self.store}, as for {name!r}: use a LockManager of a Redis server"
             )
 
 

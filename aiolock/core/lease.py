@@ -231,7 +231,7 @@ class Lease(Level, Renamed):
         self._check_here("asyncio.run_coroutine_threadsafe(lease.detach(), loop)")
         if self._hold.calls.kind not in KINDS:
             raise ConfigurationError(self.name, f"lock {self.name!r} is of a kind that cannot be detached: release it")
-        self._gate.runtime.backend.abilities.need_queues(self.name, "tickets")
+        self._gate.runtime.backend.abilities.need_scripts(self.name, "tickets")
         self._check_alone()
         await self.renew(ttl)
         self.ensure()

@@ -96,7 +96,7 @@ class LockFactory:
         from .multi_lock import MultiLock, check_names
 
         parts = check_names(names)
-        self._runtime.backend.abilities.need_queues(joined(parts), "multi locks")
+        self._runtime.backend.abilities.need_scripts(joined(parts), "multi locks")
         return MultiLock(self._runtime, parts, self._policy_of(joined(parts), options))
 
     def condition(self, lock: Lock) -> Condition:
@@ -113,7 +113,7 @@ class LockFactory:
         from .condition import Condition
 
         if isinstance(lock, Lock):
-            self._runtime.backend.abilities.need_queues(lock.name, "conditions")
+            self._runtime.backend.abilities.need_scripts(lock.name, "conditions")
         return Condition(self._runtime, lock)
 
     @usage("locks.rw_lock('a', ttl=30)")
@@ -160,7 +160,7 @@ class LockFactory:
         """
         from .latch import Latch
 
-        self._runtime.backend.abilities.need_queues(name, "latches")
+        self._runtime.backend.abilities.need_scripts(name, "latches")
         return Latch(self._runtime, name, count, ttl)
 
     def resume(self, ticket: str, **options: Unpack[LockOptions]) -> Acquisition[Lease]:
@@ -188,7 +188,7 @@ class LockFactory:
         Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
         """
         read = Ticket.read(ticket)
-        self._runtime.backend.abilities.need_queues(read.name, "tickets")
+        self._runtime.backend.abilities.need_scripts(read.name, "tickets")
         read.check_home(self._runtime.keys)
         check_kind(read)
         _, policy = self._named(read.name, options)

@@ -18,8 +18,11 @@ SEMAPHORE: Contention = Contention(exclusive=False, reentrant=False, divisible=T
 
 def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
     """Requests about a name; with `ordered` each task waits for it by itself."""
-    races = not runtime.backend.abilities.queues
-    return LockCalls(runtime.keys, name, runtime.limits.liveness_ms, ordered=ordered, races=races)
+    abilities = runtime.backend.abilities
+    if abilities.requests is not None:
+        made: LockCalls = abilities.requests("lock", name, 1, 1)  # with the same methods
+        return made
+    return LockCalls(runtime.keys, name, runtime.limits.liveness_ms, ordered=ordered, races=not abilities.queues)
 
 
 def _of_lock(runtime: Runtime, name: str, weight: int, capacity: int) -> LockCalls:

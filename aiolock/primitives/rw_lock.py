@@ -10,10 +10,10 @@ from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
 from ..record import Record
 from ..scripts.queue import QueueCalls
-from ..usage import TwoSides
 from .kinds import RW
 from .queued import Queueing
 from .reentrant import Reentrant
+from .two_sides import TwoSides
 
 FULL = 2**31
 """What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
@@ -95,7 +95,8 @@ class RWLockSide(Queueing, Reentrant):
         )
 
     def __repr__(self) -> str:
-        return f"<RWLock {self.name!r} {'write' if self._writes else 'read'} ttl={format_seconds(self._policy.ttl)}>"
+        whole, side = type(self).__name__.removesuffix("Side"), "write" if self._writes else "read"
+        return f"<{whole} {self.name!r} {side} ttl={format_seconds(self._policy.ttl)}>"
 
 
 class RWLock(TwoSides):
@@ -115,20 +116,11 @@ class RWLock(TwoSides):
         write: the side for the writer: `async with rw.write as lease:`.
     """
 
-    __slots__ = ("__weakref__", "read", "write")
+    __slots__ = ()
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         self.read: RWLockSide = RWLockSide(runtime, name, policy, writes=False)
         self.write: RWLockSide = RWLockSide(runtime, name, policy, writes=True)
-
-    @property
-    def name(self) -> str:
-        """What is locked."""
-        return self.write.name
-
-    async def is_locked(self) -> bool:
-        """Return True if it is held for reading or writing. Cost: one round trip."""
-        return await self.info() is not None
 
     async def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.
@@ -140,19 +132,13 @@ class RWLock(TwoSides):
         """
         return await self.write.info()
 
-    async def force_release(self) -> bool:
-        """End every lease on it, as `Lock.force_release()` does for one. Cost: one round trip."""
-        return await self.write.force_release()
-
-    def __repr__(self) -> str:
-        return f"<RWLock {self.name!r} ttl={format_seconds(self.write._policy.ttl)}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("an RWLock cannot leave its process: create one with the same name from the other's manager")
-
 
 def rw_calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
     """Requests about a name, for a reader or the writer."""
+    make = runtime.backend.abilities.requests
+    if make is not None:
+        made: QueueCalls = make("rw", name, FULL, weight)  # with the same methods
+        return made
     liveness_ms = milliseconds(runtime.limits.liveness)
     mints = weight >= FULL
     return QueueCalls(

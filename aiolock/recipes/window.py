@@ -110,7 +110,7 @@ def once(
         raise ConfigurationError(str(key), f"once() needs an aiolock.LockManager, not {locks!r}")
     if repeat not in REPEATABLE:
         raise ConfigurationError(key, f"repeat of {key!r} must be one of {', '.join(REPEATABLE)}, not {repeat!r}")
-    locks._runtime.backend.abilities.need_queues(key, "jobs that run once per window")
+    locks._runtime.backend.abilities.need_scripts(key, "jobs that run once per window")
     return Once(locks, key, check_duration(key, "window", window, least=0.1), REPEATABLE[repeat], options)
 
 

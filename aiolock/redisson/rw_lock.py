@@ -8,9 +8,9 @@ from ..core.calls import Contention
 from ..core.policy import Policy
 from ..core.runtime import Runtime
 from ..primitives.rw_lock import RWLockSide
+from ..primitives.two_sides import TwoSides
 from ..record import Record
 from ..scripts.redisson.rw import FULL, RWCalls
-from ..usage import TwoSides
 
 
 class RReadWriteLockInfo(Record):
@@ -96,28 +96,12 @@ class RReadWriteLock(TwoSides):
         write: the side for the writer: `async with rw.write as lease:`.
     """
 
-    __slots__ = ("__weakref__", "read", "write")
+    __slots__ = ()
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         self.read: RReadWriteLockSide = RReadWriteLockSide(runtime, name, policy, writes=False)
         self.write: RReadWriteLockSide = RReadWriteLockSide(runtime, name, policy, writes=True)
 
-    @property
-    def name(self) -> str:
-        """What is locked."""
-        return self.write.name
-
-    async def is_locked(self) -> bool:
-        """Return True if it is held for reading or writing. Cost: one round trip."""
-        return await self.info() is not None
-
     async def info(self) -> RReadWriteLockInfo | None:
         """Return who holds it; None if it is free. Cost: one round trip, read-only."""
         return await self.write.info()
-
-    async def force_release(self) -> bool:
-        """End all holds, whoever has them. Return True if it was held. Cost: one round trip."""
-        return await self.write.force_release()
-
-    def __repr__(self) -> str:
-        return f"<RReadWriteLock {self.name!r}>"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..primitives.rw_lock import RWLock as AsyncRWLock
 from ..primitives.rw_lock import RWLockInfo
 from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
-from ..usage import TwoSides
 from .options import OnLost
 from .portal import Portal
 from .reentrant import Reentrant
+from .two_sides import TwoSides
 
 
 class RWLockSide(Reentrant):
@@ -53,21 +53,12 @@ class RWLock(TwoSides):
         write: the side for the writer: `with rw.write as lease:`.
     """
 
-    __slots__ = ("__weakref__", "_core", "read", "write")
+    __slots__ = ()
 
     def __init__(self, portal: Portal, core: AsyncRWLock, on_lost: OnLost | None) -> None:
         self._core = core
         self.read: RWLockSide = RWLockSide(portal, core.read, on_lost)
         self.write: RWLockSide = RWLockSide(portal, core.write, on_lost)
-
-    @property
-    def name(self) -> str:
-        """What is locked."""
-        return self._core.name
-
-    def is_locked(self) -> bool:
-        """Return True if it is held for reading or writing. Cost: one round trip."""
-        return self.info() is not None
 
     def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.
@@ -78,13 +69,3 @@ class RWLock(TwoSides):
         Cost: one round trip, read-only.
         """
         return self.write.info()
-
-    def force_release(self) -> bool:
-        """End every lease on it, as `Lock.force_release()` does for one. Cost: one round trip."""
-        return self.write.force_release()
-
-    def __repr__(self) -> str:
-        return repr(self._core)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return self._core.__reduce__()

@@ -11,7 +11,7 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import mysql, postgres, redis_cli
+from tests.support import etcd, mysql, postgres, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
@@ -27,16 +27,28 @@ from .places import (
     QuorumPlace,
     RedisPlace,
 )
+from .queues import EtcdPlace, MemoryQueuePlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
-PLACES = ("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql")
+PLACES = (
+    *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
+    *("queues", "etcd"),
+)
+QUEUES = ("queues", "etcd")
 TOPOLOGIES = ("cluster", "postgres", "mysql")
+IN_QUEUES = (
+    *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
+    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py"),
+)
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --topologies, of these tests run only those on a cluster and on a database."""
+    choose(
+        config, items, lambda item: _place_of(item) not in QUEUES or item.get_closest_marker("not_in_queues") is None
+    )
     if config.getoption("--topologies"):
         choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in TOPOLOGIES)
 
@@ -59,6 +71,8 @@ def _means(test: pytest.Item, place: str) -> bool:
         return False  # it is refused elsewhere
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
+    if place in QUEUES:
+        return test.path.name in IN_QUEUES
     if place == "threads":
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
@@ -143,6 +157,12 @@ def mysql_place() -> Iterator[MySQLPlace]:
 
 
 @pytest.fixture
+def etcd_place() -> EtcdPlace:
+    """A cluster of one, empty."""
+    return EtcdPlace(etcd.shared())
+
+
+@pytest.fixture
 def quorum_place(three_urls: list[str]) -> Iterator[QuorumPlace]:
     """Three real servers, empty."""
     with ExitStack() as stack:
@@ -159,6 +179,13 @@ def place(request: pytest.FixtureRequest) -> Place:
         return request.getfixturevalue(f"{request.param}_place")
     skip_waits(request.getfixturevalue("_function_scoped_runner").get_loop())
     return MemoryPlace()
+
+
+@pytest.fixture
+def queues_place(request: pytest.FixtureRequest) -> MemoryQueuePlace:
+    """A store that keeps queues itself, in this process."""
+    skip_waits(request.getfixturevalue("_function_scoped_runner").get_loop())
+    return MemoryQueuePlace()
 
 
 @pytest.fixture

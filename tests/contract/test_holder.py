@@ -22,10 +22,13 @@ KINDS = {
     "semaphore": lambda locks, **options: locks.semaphore(NAME, 1, **options),
     "multi_lock": lambda locks, **options: locks.multi_lock(NAME, AFTER, **options),
 }
+no_multi = pytest.mark.not_in_queues("there are no multi locks")
 THIS = Holder(NAME, f"{socket.gethostname()}:{os.getpid()}", "invoice run")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[no_multi] if kind == "multi_lock" else []) for kind in KINDS]
+)
 async def test_who_holds_it(locks: LockManager, others: LockManager, kind: str) -> None:
     """The error names the holder; so does the attempt that got None. Kept by `Refusal.holder`."""
     wanted: Any = KINDS[kind](locks)
@@ -41,6 +44,7 @@ async def test_who_holds_it(locks: LockManager, others: LockManager, kind: str) 
             assert caught.value.__cause__ is None
 
 
+@no_multi
 async def test_one_of_several_names(locks: LockManager, others: LockManager) -> None:
     """Its own name, not that of all. Kept by `_said`: `part`."""
     async with others.lock(AFTER, metadata="invoice run"):

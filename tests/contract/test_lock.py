@@ -48,6 +48,7 @@ async def test_one_holder_at_a_time(here: Lock, there: Lock) -> None:
             assert other is None
 
 
+@pytest.mark.not_in_queues("a free name has no state")
 async def test_nothing_is_left_but_a_clean_state_that_expires(here: Lock, place: Place) -> None:
     """Invariant 8. Kept by release_free.lua: `'PX', ARGV[2]`."""
     keys = keys_of(NAME)
@@ -293,6 +294,7 @@ async def test_fences_rise_whatever_happens(here: Lock, there: Lock, place: Plac
     assert fences == sorted(set(fences))
 
 
+@pytest.mark.not_in_queues("it refuses instead: tests/coordinator/test_seam.py")
 async def test_the_floor_lifts_fences_when_the_server_forgot(here: Lock, place: Place) -> None:
     """H7: the server lost its data, and its clock went back. Kept by Fences.heard, and `ARGV[3]`."""
     ahead = 2**52
@@ -674,6 +676,7 @@ async def test_namespaces_do_not_mix(here: Lock, place: Place) -> None:
         assert await here.is_locked()
 
 
+@pytest.mark.not_in_queues("keys have no types")
 async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, place: Place) -> None:
     place.side.set(keys_of(NAME).lock, "mine")
     for call in (here.acquire, there.try_acquire, here.info, here.force_release):
@@ -688,6 +691,7 @@ async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, plac
 
 
 @nobody_waits
+@pytest.mark.not_in_queues("keys have no types")
 async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Place) -> None:
     """C5. Kept by renew.lua: each key under `pcall`; or by Renewals._request, which splits what failed as a whole."""
     leases = [await locks.lock(f"n{i}").acquire() for i in range(5)]

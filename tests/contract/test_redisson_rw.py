@@ -118,6 +118,15 @@ async def test_an_end_by_force_is_heard(here: RReadWriteLock, place: Place, writ
     assert place.keys() == set()
 
 
+def test_what_it_is_called(locks: LockManager) -> None:
+    """Never as our own. Kept by TwoSides.__repr__, and that of a side."""
+    rw = Redisson(locks).rw_lock(NAME, ttl=60.0)
+    assert [repr(rw), repr(rw.read), repr(rw.write)] == [
+        f"<RReadWriteLock {NAME!r} {words}>" for words in ("ttl=60", "read ttl=60", "write ttl=60")
+    ]
+    assert rw.name == NAME
+
+
 async def test_ending_it_by_force(here: RReadWriteLock, there: RReadWriteLock, place: Place) -> None:
     assert not await here.force_release()
     for owner in ("java:1", "java:2"):

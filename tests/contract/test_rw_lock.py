@@ -126,6 +126,7 @@ async def test_a_release_that_lets_several_readers_in_wakes_them_all(here: RWLoc
         await asyncio.gather(*readers, last)
 
 
+@pytest.mark.not_in_queues("each finds out by itself that it is in")
 async def test_the_release_itself_lets_them_in(here: RWLock, place: Place) -> None:
     """The same script lets them in, up to the next writer, so none has to ask. Kept by turn.lua: settle's loop."""
     writing = await here.write.acquire()
@@ -143,6 +144,7 @@ async def test_the_release_itself_lets_them_in(here: RWLock, place: Place) -> No
 
 @waits
 @pytest.mark.not_polling("the server cannot see that a polling process is dead")
+@pytest.mark.not_in_queues("it looks at records of Redis")
 async def test_a_crashed_reader_delays_a_writer_by_its_own_ttl(
     here: RWLock, there: RWLock, reader: QueueStranger
 ) -> None:

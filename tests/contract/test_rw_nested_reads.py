@@ -91,6 +91,7 @@ async def test_a_writer_that_reads_and_whose_key_is_gone_is_told_that_it_is_gone
             await lease.release()
 
 
+@pytest.mark.not_in_queues("there are no tickets")
 async def test_a_writer_that_read_moves_as_a_writer(here: RWLock, there: RWLock, others: LockManager) -> None:
     writing = await here.write.acquire()
     async with here.read:

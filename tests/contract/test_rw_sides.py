@@ -30,6 +30,7 @@ def weights(place: Place) -> list[int]:
     return [record.weight for record in records if isinstance(record, Holder)]
 
 
+@pytest.mark.not_in_queues("it looks at records of Redis")
 async def test_write_release_leaves_a_read_lease_nested_in_it(here: RWLock, there: RWLock, place: Place) -> None:
     """A downgrade: the server knows, so readers get in, and no writer gets in between."""
     writing = await here.write.acquire()

@@ -39,6 +39,7 @@ def there(others: LockManager) -> Semaphore:
 
 
 @pytest.mark.not_in_threads("a release raises when it is awaited")
+@pytest.mark.not_in_queues("there are no tickets")
 async def test_a_task_that_detached_one_of_its_permits_still_ends_with_the_other(here: Semaphore) -> None:
     """Kept by LeasesByTask.remove: the task is forgotten with its last lease on the name, whatever hold that is of."""
 
@@ -115,6 +116,7 @@ async def test_a_release_lets_in_all_that_fit(here: Semaphore, there: Semaphore)
         await (await pending.pop()).release()
 
 
+@pytest.mark.not_in_queues("semaphores do not know who has vanished")
 async def test_a_crashed_holders_permits_come_back_after_its_ttl(
     here: Semaphore, there: Semaphore, place: Place
 ) -> None:
@@ -170,6 +172,7 @@ async def test_a_waiter_is_not_warned_without_reason(
     assert {record.name for record in caplog.records if record.levelno >= logging.WARNING} <= {"aiolock.scheduler"}
 
 
+@pytest.mark.not_in_queues("permits do not change")
 async def test_more_permits_let_in_the_waiters_that_now_fit(here: Semaphore, there: Semaphore) -> None:
     """Kept by set_capacity.lua's settle."""
     lease = await here.acquire(3)
@@ -184,6 +187,7 @@ async def test_more_permits_let_in_the_waiters_that_now_fit(here: Semaphore, the
     assert await here.available() == 5
 
 
+@pytest.mark.not_in_queues("permits do not change")
 async def test_the_change_itself_lets_them_in(here: Semaphore, place: Place) -> None:
     """The same script lets in all that fit, so none has to ask. Kept by set_capacity.lua's settle."""
     async with here.acquire(3):
@@ -201,6 +205,7 @@ async def test_the_change_itself_lets_them_in(here: Semaphore, place: Place) -> 
     assert await here.available() == 6
 
 
+@pytest.mark.not_in_queues("permits do not change")
 async def test_fewer_permits_take_none_away(here: Semaphore, there: Semaphore) -> None:
     leases = [await here.acquire() for _ in range(3)]
     await there.set_permits(1)
@@ -218,6 +223,7 @@ async def test_fewer_permits_take_none_away(here: Semaphore, there: Semaphore) -
     assert await here.available() == 1
 
 
+@pytest.mark.not_in_queues("permits do not change")
 async def test_set_permits_lasts_while_no_one_holds_any(here: Semaphore, locks: LockManager, place: Place) -> None:
     await here.set_permits(7)
     async with here:
@@ -228,6 +234,7 @@ async def test_set_permits_lasts_while_no_one_holds_any(here: Semaphore, locks: 
 
 
 @waits
+@pytest.mark.not_in_queues("permits do not change")
 async def test_a_request_for_more_than_there_are(here: Semaphore, there: Semaphore) -> None:
     """The same for a request that waits while the number is lowered, wherever it stands in the queue."""
     with pytest.raises(ConfigurationError, match=f"'{NAME}' was asked for 4 at once, but has 3 in all"):
@@ -279,6 +286,7 @@ async def test_release_by_name_ends_the_innermost(here: Semaphore) -> None:
 
 
 @revoked
+@pytest.mark.not_in_queues("a free name has no state")
 async def test_each_lease_is_lost_by_itself(here: Semaphore, there: Semaphore, place: Place) -> None:
     leases = [await here.acquire(), await there.acquire(2)]
     assert await here.force_release()

@@ -157,6 +157,7 @@ async def test_a_loss_is_found_by_giving_back(here: Semaphore, place: Place) -> 
         await lease.release()
 
 
+@pytest.mark.not_in_queues("there are no tickets")
 async def test_the_rest_moves_with_a_ticket(here: Semaphore, others: LockManager) -> None:
     lease = await here.acquire(3)
     await lease.release(1)

@@ -8,6 +8,7 @@ import time
 
 from .coverage import Coverage
 from .drawing import draw
+from .every.__main__ import main as every
 from .history import History
 from .report import explain, followers
 from .run import run
@@ -22,6 +23,9 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0, help="the first seed (default: %(default)s)")
     options.add_argument("--count", type=int, default=sys.maxsize, help="how many seeds; default: no limit")
     options.add_argument("--only", metavar="SEED", help="show the plan and the history of one seed")
+    options.add_argument("--all", action="store_true", help="exhaust small scenes; `--all --help` has its options")
+    if "--all" in sys.argv:
+        return every([one for one in sys.argv[1:] if one != "--all"])
     given = options.parse_args()
     if given.only is not None:
         return _show(given.only)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiolock import (
@@ -21,6 +22,7 @@ from aiolock import (
     WaitTimeout,
 )
 from aiolock.primitives.rw_lock import FULL
+from aiolock.recipes import once
 from aiolock.redisson import Redisson
 
 from .model import PERMITS, Model, Stay, Wish
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 CLEAN_UP = 0.03
 """Seconds that a shielded clean-up takes."""
+UNNOTIFIED = 5
+"""How often a task looks at what it waits for, before it gives up."""
 COUNT = 3
 """How many counts open a latch."""
 
@@ -104,15 +108,16 @@ class Actor:
             self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
         if isinstance(error, LockLost) and error.reason in (LossReason.TAKEN_OVER, LossReason.DELETED):
             ended = [stay for stay in self._stays if stay.lease._hold.owner in self._scene.server.released]
-            if ended and len(self._stays) == 1:
+            if ended and len(self._stays) == 1 and step.what != "await":  # that takes it again
                 self._world.fail(f"{ended[0]} was told of a loss, though its own release has ended it")
         for stay in self._stays:
             if error is None and stay.overtaken:
                 self._world.fail(f"{stay} ended in silence, though {stay.overtaken} came in meanwhile")
 
     def _expected(self, step: Step, error: BaseException) -> bool:
-        plan = self._scene.plan
-        closes = any(one.what == "close" for worker in plan.workers for one in worker.steps)
+        closes = any(one.what == "close" for worker in self._scene.plan.workers for one in worker.steps)
+        troubled = self._model.troubled()
+        forced = any(self._model.revoked_of(stay) for stay in self._stays)
         if isinstance(error, AcquireTimeout | WaitTimeout):
             return step.timeout is not None or step.how == "try"
         if isinstance(error, LockLost):
@@ -122,15 +127,15 @@ class Actor:
                 return step.how == "limited"
             if error.reason is LossReason.CLOSED:
                 return closes
-            return not plan.calm or self._model.breaches != [] or bool(self.process.stalls)
+            return troubled or forced
         if isinstance(error, BackendError):
             soon = step.timeout is not None and error.transient  # before a server has answered
-            return soon or not plan.calm or closes  # used while it is opened
+            return soon or troubled or closes  # used while it is opened
         if isinstance(error, NotOwned):
-            return step.what == "resume" or not plan.calm or self._model.breaches != []
+            return step.what == "resume" or troubled or forced
         if isinstance(error, ConfigurationError | NotAcquired):
-            return closes or (isinstance(error, NotAcquired) and not plan.calm and step.what == "resume")
-        return isinstance(error, AiolockError) and not plan.calm
+            return closes or (isinstance(error, NotAcquired) and troubled and step.what == "resume")
+        return isinstance(error, AiolockError) and troubled
 
     # Steps.
 
@@ -147,6 +152,14 @@ class Actor:
                 await self._manager.lock(step.name).info()
             case "force":
                 await self._manager.lock(step.name).force_release()
+            case "ask":
+                await self._manager.lock(step.name).request_release(step.seconds, force=step.n > 1)
+            case "await":
+                await self._await(step)
+            case "notify":
+                await self._notify(step)
+            case "once":
+                await self._once(step)
             case "close":
                 await self._reopen(step.seconds)
             case "resume":
@@ -159,22 +172,69 @@ class Actor:
         self._model.breach()
         await manager.close()
         await asyncio.sleep(seconds)
-        try:
-            await manager.open()
-        except ConfigurationError:
-            return  # another has opened it, or still closes it
-        except BackendError:
-            await asyncio.sleep(1.0)
-            await manager.open()
+        while True:
+            try:
+                await manager.open()
+            except ConfigurationError:
+                return  # another has opened it, or still closes it
+            except BackendError:
+                await asyncio.sleep(self._scene.plan.reopens)
+            else:
+                return
 
     async def _resume(self, step: Step) -> None:
-        ticket = self._scene.take_ticket(step.name)
-        if ticket is None:
-            return
+        ticket, until = self._scene.take_ticket(step.name), self._world.now + (step.timeout or 0.0)
+        while ticket is None:
+            if self._world.now >= until:
+                return
+            await asyncio.sleep(0.005)
+            ticket = self._scene.take_ticket(step.name)
         wish = self._model.asks(self.name, self.process, "lock", (step.name,), 1, False)
         try:
             async with self._manager.resume(ticket) as lease:
                 await self._stay(step, wish, lease)
+        finally:
+            self._model.gives_up(wish)
+
+    async def _await(self, step: Step) -> None:
+        """It waits until another has changed something."""
+        lock, wish = self._primitive(replace(step, what="lock"))
+        condition = self._manager.condition(lock)
+        try:
+            async with self._acquire(step, lock, wish) as lease:
+                for _ in range(UNNOTIFIED):
+                    stay = self._enter(wish, lease)
+                    self._left(stay)
+                    if self._scene.changed(step.name):
+                        return
+                    wish = self._model.asks(self.name, self.process, "lock", (step.name,), 1, False)
+                    with suppress(WaitTimeout):
+                        await condition.wait(1.0)
+        finally:
+            self._model.gives_up(wish)
+
+    async def _notify(self, step: Step) -> None:
+        """It changes something, and says so."""
+        lock, wish = self._primitive(replace(step, what="lock"))
+        condition = self._manager.condition(lock)
+        try:
+            async with self._acquire(step, lock, wish) as lease:
+                stay = self._enter(wish, lease)
+                self._scene.change(step.name)
+                self._left(stay)
+                await condition.notify()
+        finally:
+            self._model.gives_up(wish)
+
+    async def _once(self, step: Step) -> None:
+        wish = self._model.asks(self.name, self.process, "lock", (step.name,), 1, False)
+
+        async def job(lease: Lease) -> None:
+            self._scene.runs_once(step.name, self.name)
+            await self._stay(step, wish, lease)
+
+        try:
+            await once(self._manager, step.name, window=60, repeat="both").run(job)
         finally:
             self._model.gives_up(wish)
 
@@ -300,10 +360,23 @@ class Actor:
             finally:
                 self._left(stay)
 
+    async def _by_yield(self, step: Step, primitive: Any, wish: Wish) -> None:
+        """It ends when it is asked to."""
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            try:
+                for _ in range(10):
+                    await asyncio.sleep(step.seconds / 10)
+                    if lease.wanted:
+                        break
+            finally:
+                self._left(stay)
+
     async def _by_block(self, step: Step, primitive: Any, wish: Wish) -> None:
         async with self._acquire(step, primitive, wish) as lease:
             stay = self._enter(wish, lease)
             try:
+                self._model.trouble(step.seconds)
                 self.process.stall(step.seconds)
                 await asyncio.sleep(0)
             finally:

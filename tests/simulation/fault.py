@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .plan import Fault
+from .plan import DELAYS, Fault
 from .process import Process
 
 if TYPE_CHECKING:
@@ -25,8 +26,19 @@ class Faults:
         self._scene = scene
         self._runs: dict[tuple[str, int], list[Fault]] = {}
         for fault in scene.plan.faults:
-            if isinstance(fault.at, tuple):
+            if isinstance(fault.at, tuple) and fault.at[0] == "step":
+                number = fault.at[1]
+                scene.world.before_step[number] = self._after(scene.world.before_step.get(number), fault)
+            elif isinstance(fault.at, tuple):
                 self._runs.setdefault(fault.at, []).append(fault)
+
+    def _after(self, first: Callable[[], None] | None, fault: Fault) -> Callable[[], None]:
+        def act() -> None:
+            if first is not None:
+                first()
+            self._happen(fault, None)
+
+        return act
 
     def begin(self) -> None:
         """Set the times."""
@@ -47,7 +59,8 @@ class Faults:
         world.note(fault.what, f"{fault.seconds:.3f} {fault.n}", target.name)
         if fault.what in BREACHES:
             scene.model.breach()
-        scene.model.trouble(fault.seconds)
+        if fault.what not in DELAYS:
+            scene.model.trouble(fault.seconds)
         getattr(self, f"_{fault.what}")(fault, target)
 
     # The network.
@@ -57,6 +70,21 @@ class Faults:
         for connection in process.connections:
             if connection.open:
                 connection.break_off(None, fault.seconds)
+
+    def _sever(self, fault: Fault, process: Process) -> None:
+        """The process's connections die; n chunks on their way still arrive, late."""
+        for connection in process.connections:
+            if connection.open:
+                connection.break_off(min(fault.n, len(connection.up.items)), fault.seconds)
+
+    def _late_up(self, fault: Fault, process: Process) -> None:
+        process.held_up = max(process.held_up, self._scene.world.now + fault.seconds)
+
+    def _late_down(self, fault: Fault, process: Process) -> None:
+        process.held_down = max(process.held_down, self._scene.world.now + fault.seconds)
+
+    def _late_turn(self, fault: Fault, process: Process) -> None:
+        process.stall(fault.seconds)
 
     def _lose_reply(self, fault: Fault, process: Process) -> None:
         """The connection dies after everything has run, and before any answer arrives."""
@@ -87,7 +115,10 @@ class Faults:
         actors = self._scene.actors
         if actors:
             actor = actors[fault.n // 2 % len(actors)]
-            self._scene.world.after(0.0, actor.cancel)  # not from inside the task itself
+            if isinstance(fault.at, tuple) and fault.at[0] == "step":
+                actor.cancel()  # between two callbacks
+            else:
+                self._scene.world.after(0.0, actor.cancel)  # not from inside the task itself
             if fault.n % 2:
                 self._scene.world.after(1e-6 + fault.seconds, actor.cancel)
 

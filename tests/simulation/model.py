@@ -88,8 +88,8 @@ class Model:
         server: the truth.
 
     Attributes:
-        breaches: when something happened that ends holds before their time: the server forgot, its clock was set, or
-            force.
+        breaches: when something happened that ends holds before their time: the server forgot, or its clock was set.
+        revoked: when each hold was ended by force, by its owner and fence.
         waiting: all who wait.
         inside: all who are in.
         entries: how many came in.
@@ -100,6 +100,7 @@ class Model:
         self.plan = plan
         self.server = server
         self.breaches: list[float] = []
+        self.revoked: dict[tuple[str, int], float] = {}
         self.waiting: list[Wish] = []
         self.inside: list[Stay] = []
         self.entries = 0
@@ -132,8 +133,9 @@ class Model:
             now = self.world.now
             if not self._broken(wish.began) and wish.process.ran(wish.began, now) > now - wish.began - 0.04:
                 self.world.fail(f"{stay} began although it was lost: {lease.reason}")
-        elif self._broken(wish.began) and not self._held(stay):
-            stay.void = True  # it will be told with its next renewal
+        elif (self._broken(wish.began) or self.revoked_of(stay)) and not self._held(stay):
+            stay.void = True  # it will be told, with its next renewal at the latest
+            self._check_revoked(stay)
         else:
             self._check_order(stay)
             self._check_room(stay)
@@ -157,9 +159,21 @@ class Model:
         """From now on holds may end before their time."""
         self.breaches.append(self.world.now)
 
+    def revokes(self, owner: str, fence: int) -> None:
+        """A hold was ended by force."""
+        self.revoked[owner, fence] = self.world.now
+
     def trouble(self, seconds: float = 0.0) -> None:
         """Something went wrong, and goes on for so long."""
         self.troubled_until = max(self.troubled_until, self.world.now + seconds)
+
+    def troubled(self) -> bool:
+        """Whether something went wrong of which a task may hear now: some time after its end it is no excuse."""
+        plan = self.plan
+        if plan.spikes or plan.slow:
+            return True
+        after = plan.longest + plan.liveness + 2 * plan.request_timeout + 3.0
+        return self.world.now <= self.troubled_until + after
 
     def queue_lost(self) -> None:
         """The server has lost its queues: each waiter says within a beat that it still waits."""
@@ -212,12 +226,24 @@ class Model:
 
     def _voided(self, stay: Stay) -> bool:
         """Whether it no longer holds, for a reason of which it knows or that excuses all."""
-        return stay.void or stay.lease.released or self._broken(stay.wish.began)
+        return stay.void or stay.lease.released or self._broken(stay.wish.began) or self.revoked_of(stay)
+
+    def revoked_of(self, stay: Stay) -> bool:
+        """Whether force has ended what it holds."""
+        return (stay.lease._hold.owner, stay.lease._hold.fence) in self.revoked
 
     def _broken(self, since: float) -> bool:
         """Whether a hold that was asked for then may have ended before its time."""
         longest = self.plan.longest * 1.2 + self.plan.liveness + 1.0
         return any(since - 0.5 <= breach and self.world.now < breach + longest for breach in self.breaches)
+
+    def _check_revoked(self, stay: Stay) -> None:
+        """A message that has arrived lets no block begin."""
+        hold, process = stay.lease._hold, stay.wish.process
+        message = f"revoked {hold.owner} {hold.fence}".encode()
+        read = any(at < process.turns[0] and message in data for at, data in process.revocations)
+        if read and self.plan.calm:
+            self.world.fail(f"{stay} began after its process had read that force has ended it")
 
     def _check_fence(self, stay: Stay) -> None:
         wish, fence = stay.wish, stay.lease.fence
@@ -235,7 +261,7 @@ class Model:
         believed = stay.lease.remaining() * 1000
         for name in stay.wish.names:
             left = self._kept(stay.wish.kind, name, stay.lease._hold.owner)
-            if left + ROUNDING_MS < believed and not self._broken(stay.wish.began):
+            if left + ROUNDING_MS < believed and not self._voided(stay):
                 self.world.fail(f"{stay} counts on {believed:.0f} ms, but the server keeps it for {left} ms")
 
     def _held(self, stay: Stay) -> bool:

@@ -28,16 +28,20 @@ class Direction:
 
     Args:
         connection: whose.
+        kind: "up" to the server, "down" to the process.
         deliver: gets them.
         held: until when the path holds everything back.
     """
 
-    def __init__(self, connection: Connection, deliver: Callable[[bytes], None], held: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: Connection, kind: str, deliver: Callable[[bytes], None], held: Callable[[], float]
+    ) -> None:
         self._connection = connection
         self._deliver = deliver
         self._held = held
         self._last = 0.0
         self._wake_at = 0.0
+        self._kind = kind
         self.items: deque[tuple[float, bytes]] = deque()
 
     @property
@@ -66,16 +70,22 @@ class Direction:
         self._connection.world.at(when, self._arrive, when)
 
     def _arrive(self, when: float) -> None:
+        if self._due(when):
+            self._connection.world.step(self._kind, self._connection.process.number)
+        if self._due(when):  # no fault has come in between
+            _, data = self.items.popleft()
+            if self.items:
+                self._plan(max(self.items[0][0], self._connection.world.now))
+            self._deliver(data)
+
+    def _due(self, when: float) -> bool:
         if when != self._wake_at or not self.items:
-            return
+            return False
         held = self._held()
         if held > self._connection.world.now:
             self._plan(held)
-            return
-        _, data = self.items.popleft()
-        if self.items:
-            self._plan(max(self.items[0][0], self._connection.world.now))
-        self._deliver(data)
+            return False
+        return True
 
     def cut(self, keep: int, last: bytes | None) -> None:
         """Lose all but the first `keep` chunks; what comes after them is `last`, if anything does."""
@@ -102,8 +112,8 @@ class Connection:
         self.name = f"{process.name}#{id}"
         self.dice = self.world.dice(f"connection {id}")
         self.late_until = 0.0
-        self.up = Direction(self, self._at_server, lambda: max(process.held_up, self.late_until, server.busy_until))
-        self.down = Direction(self, self._at_client, lambda: process.held_down)
+        self.up = Direction(self, "up", self._at_server, self._held_up)
+        self.down = Direction(self, "down", self._at_client, lambda: process.held_down)
         self.reader = hiredis.Reader()
         self.open = True  # as the server sees it
         self.channels: dict[bytes, Callable[[str], None]] = {}
@@ -116,6 +126,9 @@ class Connection:
         if plan.spikes and dice.random() < plan.spikes:
             seconds += dice.random() ** 3
         return seconds
+
+    def _held_up(self) -> float:
+        return max(self.process.held_up, self.late_until, self.server.busy_until)
 
     def _at_server(self, data: bytes) -> None:
         if not self.open:
@@ -132,6 +145,8 @@ class Connection:
     def _at_client(self, data: bytes) -> None:
         if self.process.dead:
             return
+        if b"revoked " in data:
+            self.process.revocations.append((self.world.now, data))
         self.transport.incoming.append(data)
         self.process.news(self.transport)
 
@@ -287,6 +302,7 @@ class Connector(ServerConnector):
 
     def _establish(self, made: asyncio.Future[Connection]) -> None:
         process, server = self._process, self._server
+        process.world.step("connect", process.number)
         if made.done() or process.dead:
             return
         held = max(process.held_up, process.held_down, server.busy_until)

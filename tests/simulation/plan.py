@@ -9,8 +9,13 @@ SLOW = 40
 """Of its latencies: no ttl is shorter on a line that is not slow."""
 Moment = float | tuple[str, int]
 """Seconds after the start; or `("before" or "after", n)`: around the execution of the n-th script; or `("sent", n)`:
-when a process has sent the n-th piece, and none of it has arrived.
+when a process has sent the n-th piece, and none of it has arrived; or `("step", n)`: before the n-th delivery or
+callback.
 """
+
+
+DELAYS = frozenset({"late_up", "late_down", "late_turn"})
+"""No faults, but another order of what happens."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,10 @@ class Plan:
         drift: how much faster the clock of each process runs than that of the one before.
         kill: CLIENT KILL is allowed; otherwise what was written on a dead connection may still run.
         window: bytes on their way after which a transport keeps the rest.
+        abandoned: by how many seconds what is on its way on a connection that a process gives up is late; None to draw
+            it.
+        reopens: seconds after which a process that could not open its manager tries again.
+        stays: seconds for which a process stays open after its work, so that what an open manager heals is seen.
     """
 
     noise: str = ""
@@ -104,13 +113,14 @@ class Plan:
     drift: float = 0.0
     kill: bool = True
     window: int = field(default=1 << 16)
+    abandoned: float | None = None
+    reopens: float = 0.5
+    stays: float = 0.0
 
     @property
     def calm(self) -> bool:
-        """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too. A line is
-        slow if a script that is sent for the first time could hold up a renewal until the deadline.
-        """
-        return not self.faults and self.orderly
+        """Nothing goes wrong, no byte is slow, and no loop is blocked: then the order is checked, too."""
+        return not any(fault.what not in DELAYS for fault in self.faults) and self.orderly
 
     @property
     def orderly(self) -> bool:
@@ -118,8 +128,13 @@ class Plan:
         have said that they still wait.
         """
         blocks = any(step.how == "block" for worker in self.workers for step in worker.steps)
-        faults = any(fault.what != "lose_queue" for fault in self.faults)
-        return not (faults or self.spikes or blocks or min(self.ttls) < SLOW * self.latency)
+        faults = any(fault.what not in {"lose_queue", *DELAYS} for fault in self.faults)
+        return not (faults or self.spikes or blocks or self.slow)
+
+    @property
+    def slow(self) -> bool:
+        """A script that is sent for the first time could hold up a renewal until the deadline."""
+        return min(self.ttls) < SLOW * self.latency
 
     @property
     def ttls(self) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from aiolock.clock import SystemClock
@@ -29,6 +30,8 @@ class Process:
     Attributes:
         stalls: from when until when it stood still.
         held_up: until when the network holds what it sends; `held_down` what is sent to it.
+        turns: when the last two turns of its loop began: what had arrived before the first of them has been read.
+        revocations: when which messages reached it that tell of an end by force.
         dead: it was killed.
     """
 
@@ -44,6 +47,8 @@ class Process:
         self.connections: list[Connection] = []
         self.stalls: list[tuple[float, float]] = []
         self.held_up = self.held_down = 0.0
+        self.turns: deque[float] = deque([0.0] * 2, maxlen=2)
+        self.revocations: list[tuple[float, bytes]] = []
         self.dead = False
         self._offset = 10_000.0 * number
         self._stalled_until = 0.0
@@ -99,9 +104,13 @@ class Process:
             return
         with loop.running():
             if not loop.left:
+                self.turns.append(world.now)
                 loop.begin_turn()
             pauses = self.plan.split and self.dice.random() < self.plan.split
             while loop.left and world.violation is None and not self.dead:
+                world.step("turn", self.number)
+                if world.violation is not None or self.dead or world.now < self._stalled_until:
+                    break
                 loop.run_one()
                 if pauses or world.now < self._stalled_until:
                     break
@@ -140,7 +149,9 @@ class Process:
 
     def break_off(self, connection: Connection) -> None:
         """It abandons a connection: what is on its way may arrive, or not, or late."""
-        late = 0.0 if self.dice.random() < 0.5 else self.dice.random() * min(self.plan.ttl, 2.0)
+        late = self.plan.abandoned
+        if late is None:
+            late = 0.0 if self.dice.random() < 0.5 else self.dice.random() * min(self.plan.ttl, 2.0)
         connection.break_off(None, late)
 
     def die(self, *, unplugged: bool) -> None:

@@ -34,18 +34,18 @@ def followers(pairs: set[tuple[str, str]]) -> str:
 
 def _fails_like(result: Result, patience: float) -> Callable[[Plan], bool]:
     """Whether a plan fails in the same way: an error in the simulation itself must not take the place of a find."""
-    until, wanted = time.monotonic() + patience, _kind(str(result.violation))
+    until, wanted = time.monotonic() + patience, kind_of(str(result.violation))
 
     def fails(plan: Plan) -> bool:
         if time.monotonic() > until:
             return False
         violation = run(plan).violation
-        return violation is not None and _kind(str(violation)) == wanted
+        return violation is not None and kind_of(str(violation)) == wanted
 
     return fails
 
 
-def _kind(violation: str) -> str:
-    """The words of a violation that do not depend on the plan."""
+def kind_of(violation: str) -> str:
+    """Return the words of a violation that do not depend on the plan."""
     first = violation.partition("\n")[0]
     return " ".join(word for word in first.split() if word.isalpha() and len(word) > 2)[:40]

@@ -11,7 +11,7 @@ from .history import History
 from .plan import Plan
 from .scene import Scene
 from .seams import owned
-from .world import Violation
+from .world import Taken, Violation
 
 COLLECT = 50
 """Runs after which garbage is collected: never in the middle of one, where it would depend on what ran before."""
@@ -25,11 +25,13 @@ class Result(NamedTuple):
         violation: what must not have happened; None for nothing.
         history: everything that happened.
         entries: how many bodies began.
+        steps: all that it took.
     """
 
     violation: Violation | None
     history: History
     entries: int
+    steps: list[Taken]
 
 
 def run(plan: Plan) -> Result:
@@ -42,7 +44,7 @@ def run(plan: Plan) -> Result:
                 scene.run()
             except Violation as found:
                 violation = found
-        return Result(violation, scene.world.history, scene.model.entries)
+        return Result(violation, scene.world.history, scene.model.entries, scene.world.steps)
 
 
 @contextmanager

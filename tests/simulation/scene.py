@@ -35,13 +35,15 @@ class Scene:
         self.faults = Faults(self)
         self.server = Server(self.world, plan.kill, self.faults.around)
         self.model = Model(self.world, plan, self.server)
-        self.server.forced = self.model.breach
+        self.server.forced = self.model.revokes
         self.orphans = Orphans(self.world, self.server.store, plan)
         self.processes = [Process(self.world, plan, number) for number in range(plan.processes)]
         self.managers: list[LockManager] = []
         self.actors: list[Actor] = []
         self._tickets: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
+        self._changed: set[str] = set()
+        self._ran: dict[str, str] = {}
         self._ended: set[int] = set()
         self._mains: list[asyncio.Task[None]] = []
 
@@ -96,13 +98,15 @@ class Scene:
                 await manager.open()
                 break
             except BackendError:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(self.plan.reopens)
         actors = [actor for actor in self.actors if actor.process is process]
         tasks = [asyncio.create_task(actor.run()) for actor in actors]
         if tasks:
             await asyncio.wait(tasks)
         for task in tasks:
             task.result()
+        if self.plan.stays:
+            await asyncio.sleep(self.plan.stays)
         self.orphans.closes(manager)
         await manager.close()
         self.world.note("closed", who=process.name)
@@ -141,6 +145,20 @@ class Scene:
         if counts < COUNT:
             self.world.fail(f"{who} saw latch {name!r} open after {counts} counts at most")
 
+    def change(self, name: str) -> None:
+        """What some wait for has become true."""
+        self._changed.add(name)
+
+    def changed(self, name: str) -> bool:
+        """Whether it has."""
+        return name in self._changed
+
+    def runs_once(self, name: str, who: str) -> None:
+        """A job begins that runs once."""
+        if self.plan.calm and name in self._ran:
+            self.world.fail(f"{who} runs {name!r}, which {self._ran[name]} has run")
+        self._ran[name] = who
+
     # Its end.
 
     def _budget(self) -> float:
@@ -153,7 +171,8 @@ class Scene:
         outages = sum(fault.seconds + plan.longest + plan.liveness + 6.0 for fault in plan.faults)
         closes = sum(step.what in ("close", "detach", "block") for worker in plan.workers for step in worker.steps)
         faults = max((fault.at for fault in plan.faults if isinstance(fault.at, float)), default=0.0)
-        return starts + faults + work + waits + outages + (2 + closes) * (plan.longest + plan.liveness + 3.0) + 20.0
+        ends = (2 + closes) * (plan.longest + plan.liveness + 3.0) + plan.stays + 20.0
+        return starts + faults + work + waits + outages + ends
 
     def _stuck(self) -> None:
         self._check_mains()

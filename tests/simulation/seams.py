@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import logging
 import os
 import random
@@ -32,12 +34,17 @@ class LogWatch(logging.Handler):
         self._world.note("log", record.getMessage()[:120])
 
 
+version = functools.cache(importlib.metadata.version)
+"""redis-py reads its own for each connection: a tenth of a short run."""
+
+
 @contextmanager
 def owned(world: World) -> Iterator[None]:
     """Give the seams to a world."""
     dice = world.dice("seams")
     logger = logging.getLogger("aiolock")
     before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container
+    uncached = importlib.metadata.version
     level, propagate = logger.level, logger.propagate
     watch = LogWatch(world)
 
@@ -50,6 +57,7 @@ def owned(world: World) -> Iterator[None]:
     socket.gethostname = lambda: "host"
     os.getpid = lambda: 1
     identity._container = lambda: ""  # type: ignore[assignment]
+    importlib.metadata.version = version
     logger.addHandler(watch)
     logger.propagate = False
     logger.setLevel(logging.WARNING)
@@ -57,6 +65,7 @@ def owned(world: World) -> Iterator[None]:
         yield
     finally:
         secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container = before
+        importlib.metadata.version = uncached
         logger.removeHandler(watch)
         logger.propagate = propagate
         logger.setLevel(level)

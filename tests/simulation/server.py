@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, latch, lock, multi, queue, redisson
+from aiolock.scripts import commands, condition, latch, lock, multi, once, queue, redisson
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
+from tests.support import locks
 
 from .network import Connection
 from .process import Process
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
-    script.sha: script for family in (lock, queue, multi, latch, redisson) for script in family.SCRIPTS
+    script.sha: script for family in (lock, queue, multi, latch, condition, once, redisson) for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000
 
@@ -38,7 +39,7 @@ class Server:
         refuses: what it answers instead of running scripts; "" for nothing.
         jumped_us: how far its clock was set.
         runs: how many scripts it has run.
-        forced: called when a lock is taken away from its holder.
+        forced: called with the owner and the fence of a hold that is taken away.
     """
 
     def __init__(self, world: World, kill: bool, around: Callable[[str, int, Process], None]) -> None:
@@ -49,7 +50,7 @@ class Server:
         self.refuses = ""
         self.jumped_us = 0
         self.runs = 0
-        self.forced: Callable[[], None] = lambda: None
+        self.forced: Callable[[str, int], None] = lambda owner, fence: None
         self._pieces = 0
         self.connections: dict[int, Connection] = {}
         self._count = 0
@@ -166,12 +167,13 @@ class Server:
         self._around("before", number, connection.process)
         if not connection.open:
             return b""
+        held = locks.of_key(self.store, words[0]) if script is lock.FORCE_RELEASE else None
         try:
             reply = commands.run(self.store, script.lua, words[:keys], words[keys:])
         except ErrorReply as error:
             raise Refusal(str(error)) from None
-        if script.name == "force_release":
-            self.forced()
+        if held is not None and reply == 1:
+            self.forced(held.holder, held.fence)
         if script.name == "release" and str(as_text(reply)).startswith("released"):
             self.released.add(words[keys:][0])
         self.world.note(script.name, f"{number}: {short(words[keys:])} -> {short(reply)}", connection.name)

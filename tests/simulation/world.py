@@ -10,12 +10,39 @@ from typing import Any
 
 from .history import History
 
+START = 1_000.0
+"""Seconds at which each run begins."""
 TOO_MANY = 400_000
 """Events after which a run counts as one that never ends."""
 
 
 class Violation(AssertionError):
     """The library broke a promise, or the simulation is wrong."""
+
+
+FIXED = "fixed"
+"""The noise of plans in which nothing is left to chance."""
+
+
+class Fixed(Random):
+    """No chance at all: always the middle. Bytes count up, so that ids differ."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._given = 0
+
+    def random(self) -> float:
+        return 0.5
+
+    def shuffle(self, x: Any) -> None:
+        """Leave it as it is."""
+
+    def randbytes(self, n: int) -> bytes:
+        self._given += 1
+        return self._given.to_bytes(n, "big")
+
+
+Taken = tuple[float, str, int]
 
 
 class World:
@@ -28,19 +55,26 @@ class World:
         now: seconds.
         history: what has happened.
         violation: the first thing that must not happen; None as long as there was none.
+        steps: the time, kind and process of each: a connection that is made, a delivery ("up" to the server, "down" to
+            a process), or a callback of a loop ("turn").
+        before_step: what happens right before the step of a number.
     """
 
     def __init__(self, noise: str) -> None:
-        self.now = 1_000.0
+        self.now = START
         self.history = History()
         self.violation: Violation | None = None
         self._noise = noise
         self._events: list[tuple[float, float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = itertools.count()
         self._ties = self.dice("ties")
+        self.steps: list[Taken] = []
+        self.before_step: dict[int, Callable[[], None]] = {}
 
     def dice(self, what: str) -> Random:
         """Return a source of chance that depends on nothing but the seed and its purpose."""
+        if self._noise == FIXED:
+            return Fixed()
         return Random(f"{self._noise}/{what}")  # text is hashed by hashlib, not by hash()
 
     def at(self, when: float, act: Callable[..., None], *args: Any) -> None:
@@ -50,6 +84,13 @@ class World:
     def after(self, seconds: float, act: Callable[..., None], *args: Any) -> None:
         """Do something later."""
         self.at(self.now + seconds, act, *args)
+
+    def step(self, kind: str, process: int) -> None:
+        """A step is about to happen; first comes the fault that is planned for this moment."""
+        act = self.before_step.pop(len(self.steps), None)
+        self.steps.append((self.now, kind, process))
+        if act is not None:
+            act()
 
     def run(self, until: float, done: Callable[[], bool]) -> None:
         """Let time pass until then, or until `done`.

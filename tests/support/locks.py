@@ -70,8 +70,12 @@ def parse(kept: Mapping[Any, Any], now_ms: int, pttl: int = -2) -> LockState:
 
 def state(where: Where, name: str = NAME, keys: Keys = KEYS) -> LockState:
     """What the server keeps of `name`."""
+    return of_key(where, keys.of("lock", name).lock)
+
+
+def of_key(where: Where, key: str) -> LockState:
+    """What the server keeps in a lock's key."""
     place = _place(where)
-    key = keys.of("lock", name).lock
     return parse(place.hgetall(key), _now_ms(place), int(place.pttl(key)))
 
 

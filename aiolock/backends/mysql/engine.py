@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +12,7 @@ from ...scripts import interpreter
 from ..transactional.channels import name_of
 from ..transactional.engine import Unavailable
 from ..transactional.held import is_lock
-from ..transactional.plan import Plan
-from ..transactional.served import KEPT_US, ServedEngine, kept
+from ..transactional.served import ServedEngine
 from .address import address_of
 from .ear import Ear
 from .session import DEADLOCK, SCHEMA, Session, code_of, dial, meaning
@@ -45,7 +43,7 @@ class MySQLEngine(ServedEngine[Session]):
     def __init__(self, url: str, timeout: float = 5.0, pushes: bool = True, clock: Clock | None = None) -> None:
         interpreter.load("locks in MariaDB or MySQL run")
         self._at = address_of(url)
-        super().__init__(self._at.name, "the database", timeout, pushes, clock)
+        super().__init__(self._at.name, "the database", SENT, timeout, pushes, clock)
         self._bell = ""
 
     async def dial(self) -> Session:
@@ -69,18 +67,15 @@ class MySQLEngine(ServedEngine[Session]):
             await session.run(statement)
         await session.ask("SELECT RELEASE_LOCK(?)", turn)
 
-    async def ask(
-        self, session: Session, plans: Sequence[Plan], used_us: int, lag_us: int, version: int
-    ) -> Sequence[Sequence[Any]]:
+    async def ask(self, session: Session, *words: int | str | None) -> Sequence[Sequence[Any]]:
         """See `ServedEngine.ask`."""
-        words = self._words(plans, version)
         for _ in range(DEADLOCKS):
             try:
-                return await session.ask(EXCHANGE, used_us, lag_us, version, self._number, *words)
+                return await session.ask(EXCHANGE, *words)
             except Exception as error:
                 if code_of(error) != DEADLOCK:
                     raise
-        return await session.ask(EXCHANGE, used_us, lag_us, version, self._number, *words)
+        return await session.ask(EXCHANGE, *words)
 
     async def sweep(self, session: Session) -> None:
         """See `ServedEngine.sweep`."""
@@ -89,6 +84,14 @@ class MySQLEngine(ServedEngine[Session]):
     def ear(self) -> Ear:
         """See `ServedEngine.ear`."""
         return Ear(self._at, self._timeout, self.told, self._say, lambda: self._bell)
+
+    def tag(self, number: int) -> tuple[int, ...]:
+        """See `ServedEngine.tag`."""
+        return number % GATES, number
+
+    def ear_words(self, channel: str) -> tuple[int | str, ...] | None:
+        """See `ServedEngine.ear_words`. No transaction has a lock of ours."""
+        return None if is_lock(channel) else (name_of(channel),)
 
     def named(self, channel: str) -> str:
         """See `ServedEngine.named`."""
@@ -103,36 +106,3 @@ class MySQLEngine(ServedEngine[Session]):
         if self._session is None:
             raise Unavailable(BackendError("", f"{self.address}: the connection was lost", transient=True))
         return await self._session.ask(statement, *values)
-
-    def _words(self, plans: Sequence[Plan], version: int) -> list[str | None]:
-        """The arguments of the procedure from `tags` on."""
-        tags = sorted((tag % GATES, tag, at) for at, plan in enumerate(plans) for tag in plan.tags)
-        keys: list[tuple[str, int, int]] = []
-        written: list[tuple[str, str, str | None, int | None, int]] = []
-        late: list[int] = []
-        ends: list[int] = []
-        tell: list[tuple[int, str, str]] = []
-        ears: list[tuple[int, str, int]] = []
-        for at, plan in enumerate(plans):
-            keys += [(kept(key), known, at) for key, known in plan.keys.items()]
-            for key, row in plan.writes.items():
-                if row is None:
-                    written.append((kept(key), "", None, None, at))
-                else:
-                    written.append((kept(key), row.kind, row.as_json(), row.expires, at))
-            if plan.attempts:
-                late.append(at)
-            if plan.ends:
-                ends.append(at)
-            for channel, payload in plan.messages:
-                tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
-            ears += [(at, name_of(one), int(heard)) for one, heard in plan.hears.items() if not is_lock(one)]
-        more = None
-        if late or ends or tell or ears:
-            groups = {"late": ",".join(map(str, late)), "ends": ",".join(map(str, ends))}
-            more = {**groups, "keep": KEPT_US, "tell": tell, "ears": ears}
-        return [_json(tags), _json(sorted(keys)), _json(sorted(written)), _json(more)]
-
-
-def _json(value: Any) -> str | None:
-    return json.dumps(value, ensure_ascii=False) if value else None

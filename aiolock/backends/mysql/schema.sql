@@ -45,11 +45,13 @@ $$
 --   used, behind: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[gate, number of a name, group], …], gates ascending; NULL to look whether the server can be used.
---   kept: [[key, version or 0, group], …]: what was read.
---   written: [[key, kind or '' if it goes, value, expires, group], …], or NULL.
---   more: {"late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
---     "ends": groups for which no name is kept from them, as others wait for what they end, as '1',
---     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL.
+--   kept: [[key, version or 0, group], …]: what was read; without a version: what may be another.
+--   written: [[key, kind, value, expires, group], …], or NULL.
+--   more: {"gone": [[key, group], …]: what is deleted,
+--     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
+--     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
+--     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL; without what is empty: each
+--     JSON_TABLE takes as long as all that it is for.
 CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN behind BIGINT, IN ver BIGINT, IN who BIGINT,
   IN tags LONGTEXT CHARACTER SET utf8mb4, IN kept LONGTEXT CHARACTER SET utf8mb4,
   IN written LONGTEXT CHARACTER SET utf8mb4, IN more LONGTEXT CHARACTER SET utf8mb4)
@@ -58,6 +60,7 @@ BEGIN
   DECLARE now_us, target BIGINT;
   DECLARE gates, turns INT DEFAULT 0;
   DECLARE stale, barred, misheard, rings, late LONGTEXT CHARACTER SET ascii DEFAULT '';
+  DECLARE crowds LONGTEXT CHARACTER SET ascii;
   SET SESSION group_concat_max_len = 1048576; -- no list is cut off
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- refused in a transaction of another
   BEGIN
@@ -82,11 +85,12 @@ BEGIN
         AS x LEFT JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE COALESCE(r.version, 0) <> x.v;
     END IF;
     IF turns > 0 THEN -- a turn that is far ahead was written by a clock that was set back since
-      SELECT COALESCE(GROUP_CONCAT(DISTINCT x.g), '') INTO barred
-        FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
-        JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
-        WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-          AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.ends')), ''));
+      SELECT COALESCE(GROUP_CONCAT(y.g), ''), CONCAT('[', GROUP_CONCAT(CONCAT('[', y.g, ',', y.place, ']')), ']') INTO barred, crowds
+        FROM (SELECT x.g, MAX(a.crowd) + 1 AS place
+          FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
+          JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
+          WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
+            AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.urgent')), '')) GROUP BY x.g) AS y;
       IF barred <> '' THEN
         UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.crowd = a.crowd + 1
@@ -94,24 +98,25 @@ BEGIN
       END IF;
       SET stale = CONCAT_WS(',', NULLIF(stale, ''), NULLIF(barred, ''));
     END IF;
-    IF more IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
+    IF JSON_CONTAINS_PATH(more, 'one', '$.ears') THEN -- who listens holds a lock of its session: so it is gone with that
       SELECT COALESCE(GROUP_CONCAT(y.i), ''), CONCAT_WS(',', NULLIF(stale, ''), GROUP_CONCAT(y.g)) INTO misheard, stale FROM (
         SELECT x.i, x.g, x.heard, EXISTS(SELECT 1 FROM aiolock_ears l
           WHERE l.channel = x.c AND IS_USED_LOCK(CONCAT('aiolock ear ', l.ear)) IS NOT NULL) AS hears
         FROM JSON_TABLE(more, '$.ears[*]' COLUMNS(i FOR ORDINALITY, g INT PATH '$[0]', c CHAR(50) CHARACTER SET ascii PATH '$[1]',
           heard INT PATH '$[2]')) AS x) AS y WHERE y.hears <> y.heard;
     END IF;
+    IF JSON_CONTAINS_PATH(more, 'one', '$.gone') THEN
+      DELETE r FROM JSON_TABLE(more, '$.gone[*]' COLUMNS(k VARCHAR(3072) CHARACTER SET utf8mb4 PATH '$[0]', g INT PATH '$[1]')) AS x
+        STRAIGHT_JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE NOT FIND_IN_SET(x.g, stale);
+    END IF;
     IF written IS NOT NULL THEN
-      DELETE r FROM JSON_TABLE(written, '$[*]' COLUMNS(k VARCHAR(3072) CHARACTER SET utf8mb4 PATH '$[0]',
-          c VARCHAR(8) CHARACTER SET ascii PATH '$[1]', g INT PATH '$[4]')) AS x
-        STRAIGHT_JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE x.c = '' AND NOT FIND_IN_SET(x.g, stale);
       INSERT INTO aiolock_rows(k, kind, value, expires_us, version) SELECT CONVERT(x.k USING binary), x.c, x.v, x.e, ver
         FROM JSON_TABLE(written, '$[*]' COLUMNS(k VARCHAR(3072) CHARACTER SET utf8mb4 PATH '$[0]',
           c VARCHAR(8) CHARACTER SET ascii PATH '$[1]', v LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]', e BIGINT PATH '$[3]',
-          g INT PATH '$[4]')) AS x WHERE x.c <> '' AND NOT FIND_IN_SET(x.g, stale)
+          g INT PATH '$[4]')) AS x WHERE NOT FIND_IN_SET(x.g, stale)
         ON DUPLICATE KEY UPDATE kind = x.c, value = x.v, expires_us = x.e, version = ver;
     END IF;
-    IF more IS NOT NULL THEN
+    IF JSON_CONTAINS_PATH(more, 'one', '$.tell') THEN
       SELECT COALESCE(GROUP_CONCAT(DISTINCT IS_USED_LOCK(CONCAT('aiolock ear ', l.ear))), '') INTO rings
         FROM JSON_TABLE(more, '$.tell[*]' COLUMNS(g INT PATH '$[0]', c CHAR(50) CHARACTER SET ascii PATH '$[1]')) AS x
         JOIN aiolock_ears l ON l.channel = x.c WHERE NOT FIND_IN_SET(x.g, stale);
@@ -127,7 +132,8 @@ BEGIN
         STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.tag = 0, a.manager = 0, a.until_us = 0
         WHERE a.manager = who AND NOT FIND_IN_SET(x.g, stale);
     END IF;
-    IF stale <> '' AND more IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
+    IF stale <> '' AND JSON_CONTAINS_PATH(more, 'one', '$.late') THEN
+      -- All names of a group or none: two that each keep a part would wait for each other.
       SET late = JSON_UNQUOTE(JSON_EXTRACT(more, '$.late'));
       UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
         STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b
@@ -151,11 +157,8 @@ BEGIN
     UNION ALL SELECT x.g, x.c, '!', NULL, NULL, NULL
       FROM JSON_TABLE(more, '$.ears[*]' COLUMNS(i FOR ORDINALITY, g INT PATH '$[0]', c CHAR(50) CHARACTER SET ascii PATH '$[1]')) AS x
       WHERE FIND_IN_SET(x.i, misheard)
-    UNION ALL SELECT x.g, NULL, '~', NULL, NULL, MAX(a.crowd)
-      FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
-      JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
-      WHERE FIND_IN_SET(x.g, barred) AND a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-      GROUP BY x.g
+    UNION ALL SELECT x.g, NULL, '~', NULL, NULL, x.place
+      FROM JSON_TABLE(crowds, '$[*]' COLUMNS(g INT PATH '$[0]', place INT PATH '$[1]')) AS x
     UNION ALL SELECT DISTINCT x.g, NULL, NULL, NULL, NULL, NULL
       FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x WHERE FIND_IN_SET(x.g, stale)
     UNION ALL SELECT x.g, x.k, r.kind, r.value, r.expires_us, r.version

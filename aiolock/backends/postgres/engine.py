@@ -11,8 +11,8 @@ from ...errors import ConfigurationError
 from ...scripts import interpreter
 from ..transactional.channels import ear_of, is_shared, name_of
 from ..transactional.engine import Unavailable
-from ..transactional.plan import Plan, number_of
-from ..transactional.served import KEPT_US, ServedEngine, kept
+from ..transactional.plan import number_of
+from ..transactional.served import ServedEngine
 from .address import address_of
 from .ear import Ear
 from .session import SCHEMA, Session, dial, meaning
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SENT = 7900
 """Bytes of a message at most; PostgreSQL takes 8000."""
-EXCHANGE = "SELECT * FROM aiolock.exchange_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+EXCHANGE = "SELECT aiolock.exchange_1($1, $2, $3, $4, $5, $6, $7, $8)"
 
 
 class PostgresEngine(ServedEngine[Session]):
@@ -43,7 +43,7 @@ class PostgresEngine(ServedEngine[Session]):
     ) -> None:
         interpreter.load("locks in PostgreSQL run")
         self._at = address_of(source)
-        super().__init__(self._at.name, "PostgreSQL", timeout, pushes, clock)
+        super().__init__(self._at.name, "PostgreSQL", SENT, timeout, pushes, clock)
 
     async def open(self, deliver: Callable[[str, str | None], None]) -> None:
         """See `Engine.open`. What listens must be in the same database: in another one it would hear nothing."""
@@ -72,14 +72,9 @@ class PostgresEngine(ServedEngine[Session]):
         alone = f"SELECT pg_advisory_xact_lock({number_of('schema')})"
         await session.link.execute(f"BEGIN; {alone}; {SCHEMA.read_text(encoding='utf-8')}; COMMIT")
 
-    async def ask(
-        self, session: Session, plans: Sequence[Plan], used_us: int, lag_us: int, version: int
-    ) -> Sequence[Sequence[Any]]:
+    async def ask(self, session: Session, *words: int | str | None) -> Sequence[Sequence[Any]]:
         """See `ServedEngine.ask`."""
-        words = self._words(plans, version)
-        rows: Sequence[Sequence[Any]] = await session.link.fetch(
-            EXCHANGE, used_us, lag_us, version, self._number, *words
-        )
+        rows: Sequence[Sequence[Any]] = json.loads(await session.link.fetchval(EXCHANGE, *words))
         return rows
 
     async def sweep(self, session: Session) -> None:
@@ -90,6 +85,14 @@ class PostgresEngine(ServedEngine[Session]):
         """See `ServedEngine.ear`."""
         return Ear(self._at.listen or self._at, self._timeout, self.told)
 
+    def tag(self, number: int) -> tuple[int, ...]:
+        """See `ServedEngine.tag`."""
+        return (number,)
+
+    def ear_words(self, channel: str) -> tuple[int | str, ...] | None:
+        """See `ServedEngine.ear_words`."""
+        return ear_of(name_of(channel)), int(is_shared(channel))
+
     def named(self, channel: str) -> str:
         """See `ServedEngine.named`."""
         return str(ear_of(name_of(channel)))
@@ -97,36 +100,3 @@ class PostgresEngine(ServedEngine[Session]):
     def meaning(self, error: Exception, ran: bool) -> Unavailable:
         """See `ServedEngine.meaning`."""
         return meaning(self._at, error, self._timeout, ran)
-
-    def _words(self, plans: Sequence[Plan], version: int) -> list[Any]:
-        """The arguments of `exchange_1` from `tags` on."""
-        tags = sorted((tag, at) for at, plan in enumerate(plans) for tag in plan.tags)
-        keys: list[tuple[str, int, int, str | None, str | None, int | None]] = []
-        late: list[int] = []
-        ends: list[int] = []
-        tell: list[tuple[int, str, str]] = []
-        ears: list[tuple[int, int, bool, bool]] = []
-        for at, plan in enumerate(plans):
-            for key, known in plan.keys.items():
-                if key not in plan.writes:
-                    keys.append((kept(key), known, at, None, None, None))
-                elif (row := plan.writes[key]) is None:
-                    keys.append((kept(key), known, at, "", None, None))
-                else:
-                    keys.append((kept(key), known, at, row.kind, row.as_json(), row.expires))
-            if plan.attempts:
-                late.append(at)
-            if plan.ends:
-                ends.append(at)
-            for channel, payload in plan.messages:
-                tell.append((at, name_of(channel), self.message(plan, version, channel, payload, SENT)))
-            for channel, heard in plan.hears.items():
-                ears.append((at, ear_of(name_of(channel)), is_shared(channel), heard))
-        found = {"late": late, "ends": ends, "tell": tell, "ears": ears}
-        more = (
-            json.dumps({"keep": KEPT_US} | {what: of for what, of in found.items() if of})
-            if any(found.values())
-            else None
-        )
-        columns = zip(*sorted(keys), strict=True) if keys else ((),) * 6
-        return [[tag for tag, _ in tags], [at for _, at in tags], *map(list, columns), more]

@@ -21,87 +21,92 @@ CREATE OR REPLACE VIEW aiolock.locks AS
   WHERE kind = 'hash' AND key ~ '^[^:]*:lock:\{.*\}$' AND lock->>'owner' IS NOT NULL
     AND expires_us > extract(epoch FROM clock_timestamp()) * 1000000;
 
--- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns first the time,
--- as (-1, …, now), then each group that was not carried out: with its rows and the channels of which it was told wrong; or,
--- if a name of it is kept for another manager, with its place among those that came meanwhile.
+-- Carries out what was decided at the time `used`, group by group, if its rows are as they were then. Returns lists: first the
+-- time, as [-1, …, now], then each group that was not carried out: with its rows and the channels of which it was told wrong;
+-- or, if a name of it is kept for another manager, with its place among those that came meanwhile.
 --   used, lag: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
---   tags, tgroups: numbers of names, ascending, and the group of each.
---   keys, vers, groups: what was read: key, version or 0, group.
---   kinds, vals, ends: what becomes of each key: NULL for nothing, '' if it goes; its value; when it expires.
---   more: {"late": groups that keep their names for a moment if they come too late again, "keep": for how long,
---     "ends": groups for which no name is kept from them, as others wait for what they end,
+--   tags: [[number of a name, group], …], ascending; NULL to look whether the server can be used.
+--   kept: [[key, version or 0, group], …]: what was read; without a version: what may be another.
+--   written: [[key, kind, value, expires, group], …], or NULL.
+--   more: {"gone": [[key, group], …]: what is deleted,
+--     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
+--     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
 --     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL; without what is empty.
-CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags bigint[], tgroups int[],
-  keys text[], vers bigint[], groups int[], kinds text[], vals text[], ends bigint[], more json)
-RETURNS TABLE(g int, k text, t text, v text, e bigint, n bigint)
+CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags jsonb, kept jsonb,
+  written jsonb, more jsonb) RETURNS json
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE i int; one json; now_us bigint; stale int[] := '{}'; barred int[] := '{}'; deaf boolean; kept boolean;
+DECLARE one jsonb; now_us bigint; stale int[]; barred int[] := '{}'; crowds json; misheard jsonb[]; deaf boolean; turns boolean;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'aiolock needs READ COMMITTED, not %', current_setting('transaction_isolation');
   END IF;
-  FOR i IN 1 .. cardinality(tags) LOOP PERFORM pg_advisory_xact_lock(tags[i]); END LOOP;
+  PERFORM pg_advisory_xact_lock((x->>0)::bigint) FROM jsonb_array_elements(tags) AS x;
   now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
   IF used > now_us OR used < now_us - lag THEN
-    stale := tgroups;
+    SELECT coalesce(array_agg((x->>1)::int), '{}') INTO stale FROM jsonb_array_elements(tags) AS x;
   ELSE
-    SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO stale FROM unnest(keys, vers, groups) AS x(k, v, g)
-      LEFT JOIN aiolock.rows r ON r.key = x.k WHERE coalesce(r.version, 0) <> x.v;
+    SELECT coalesce(array_agg((x->>2)::int), '{}') INTO stale FROM jsonb_array_elements(kept) AS x
+      LEFT JOIN aiolock.rows r ON r.key = x->>0 WHERE coalesce(r.version, 0) <> (x->>1)::bigint;
   END IF;
-  kept := EXISTS (SELECT FROM aiolock.turns);
-  IF kept THEN -- a turn that is far ahead was written by a clock that was set back since
-    SELECT coalesce(array_agg(DISTINCT x.g), '{}') INTO barred FROM unnest(tags, tgroups) AS x(t, g)
-      JOIN aiolock.turns o ON o.tag = x.t
-      WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000
-      AND (more IS NULL OR x.g NOT IN (SELECT l::text::int FROM json_array_elements(more->'ends') AS l));
-    stale := stale || barred;
+  turns := EXISTS (SELECT FROM aiolock.turns);
+  IF turns THEN -- one that is far ahead was written by a clock that was set back since
+    SELECT coalesce(array_agg(y.g), '{}'), json_agg(json_build_array(y.g, y.place)) INTO barred, crowds
+      FROM (SELECT (x->>1)::int AS g, max(o.crowd) + 1 AS place FROM jsonb_array_elements(tags) AS x
+        JOIN aiolock.turns o ON o.tag = (x->>0)::bigint
+        WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000
+          AND (x->>1) <> ALL(coalesce(string_to_array(more->>'urgent', ','), '{}')) GROUP BY 1) AS y;
     IF cardinality(barred) > 0 THEN
-      RETURN QUERY WITH waits AS (UPDATE aiolock.turns o SET crowd = o.crowd + 1 FROM unnest(tags, tgroups) AS x(t, g)
-        WHERE o.tag = x.t AND x.g = ANY(barred) AND o.manager <> who AND o.until_us > now_us RETURNING x.g AS at, o.crowd)
-        SELECT w.at, NULL::text, '~'::text, NULL::text, NULL::bigint, max(w.crowd)::bigint FROM waits w GROUP BY w.at;
+      UPDATE aiolock.turns o SET crowd = o.crowd + 1 FROM jsonb_array_elements(tags) AS x
+        WHERE o.tag = (x->>0)::bigint AND (x->>1)::int = ANY(barred)
+          AND o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000;
     END IF;
+    stale := stale || barred;
   END IF;
   IF more->'ears' IS NOT NULL THEN -- who listens holds a lock of its session: so it is gone with that
-    FOR one IN SELECT * FROM json_array_elements(more->'ears') LOOP
+    FOR one IN SELECT * FROM jsonb_array_elements(more->'ears') LOOP
       IF (one->>2)::boolean THEN deaf := pg_try_advisory_xact_lock((one->>1)::bigint);
       ELSE deaf := pg_try_advisory_xact_lock_shared((one->>1)::bigint); END IF;
       IF deaf = (one->>3)::boolean THEN
         stale := stale || (one->>0)::int;
-        RETURN QUERY SELECT (one->>0)::int, one->>1, '!'::text, NULL::text, NULL::bigint, NULL::bigint;
+        misheard := misheard || one;
       END IF;
     END LOOP;
   END IF;
-  IF '' = ANY(kinds) THEN
-    DELETE FROM aiolock.rows r USING unnest(keys, kinds, groups) AS w(k, c, g)
-      WHERE r.key = w.k AND w.c = '' AND w.g <> ALL(stale);
+  IF more->'gone' IS NOT NULL THEN
+    DELETE FROM aiolock.rows r USING jsonb_array_elements(more->'gone') AS x WHERE r.key = x->>0 AND (x->>1)::int <> ALL(stale);
   END IF;
-  INSERT INTO aiolock.rows AS r SELECT w.k, w.c, w.v::json, w.e, ver
-    FROM unnest(keys, kinds, vals, ends, groups) AS w(k, c, v, e, g) WHERE w.c <> '' AND w.g <> ALL(stale)
-    ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires_us = excluded.expires_us,
-      version = excluded.version;
+  IF written IS NOT NULL THEN
+    INSERT INTO aiolock.rows AS r SELECT x->>0, x->>1, (x->>2)::json, (x->>3)::bigint, ver
+      FROM jsonb_array_elements(written) AS x WHERE (x->>4)::int <> ALL(stale)
+      ON CONFLICT (key) DO UPDATE SET kind = excluded.kind, value = excluded.value, expires_us = excluded.expires_us,
+        version = excluded.version;
+  END IF;
   IF more->'tell' IS NOT NULL THEN
-    PERFORM pg_notify(m->>1, m->>2) FROM json_array_elements(more->'tell') AS m WHERE (m->>0)::int <> ALL(stale);
+    PERFORM pg_notify(m->>1, m->>2) FROM jsonb_array_elements(more->'tell') AS m WHERE (m->>0)::int <> ALL(stale);
   END IF;
-  IF kept THEN
-    DELETE FROM aiolock.turns o USING unnest(tags, tgroups) AS x(t, g)
-      WHERE o.tag = x.t AND o.manager = who AND x.g <> ALL(stale);
+  IF turns THEN
+    DELETE FROM aiolock.turns o USING jsonb_array_elements(tags) AS x
+      WHERE o.tag = (x->>0)::bigint AND o.manager = who AND (x->>1)::int <> ALL(stale);
   END IF;
-  g := -1; n := now_us;
-  RETURN NEXT;
-  IF cardinality(stale) > 0 THEN
-    IF more->'late' IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
-      INSERT INTO aiolock.turns AS o SELECT DISTINCT x.t, who, now_us + (more->>'keep')::bigint
-        FROM unnest(tags, tgroups) AS x(t, g)
-        WHERE x.g = ANY(stale) AND x.g <> ALL(barred) AND x.g IN (SELECT l::text::int FROM json_array_elements(more->'late') AS l)
-        ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us, crowd = 0
-        WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
-    END IF;
-    RETURN QUERY SELECT x.g, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint
-      FROM (SELECT DISTINCT unnest(stale)) AS x(g);
-    RETURN QUERY SELECT x.g, x.k, r.kind, r.value::text, r.expires_us, r.version
-      FROM unnest(keys, groups) AS x(k, g) JOIN aiolock.rows r ON r.key = x.k WHERE x.g = ANY(stale) AND x.g <> ALL(barred);
+  IF cardinality(stale) = 0 THEN
+    RETURN json_build_array(json_build_array(-1, NULL, NULL, NULL, NULL, now_us));
   END IF;
+  IF more->'late' IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
+    INSERT INTO aiolock.turns AS o SELECT DISTINCT (x->>0)::bigint, who, now_us + (more->>'keep')::bigint
+      FROM jsonb_array_elements(tags) AS x WHERE (x->>1)::int = ANY(stale) AND (x->>1)::int <> ALL(barred)
+        AND x->>1 = ANY(string_to_array(more->>'late', ','))
+      ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us, crowd = 0
+      WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
+  END IF;
+  RETURN (SELECT json_agg(json_build_array(a.g, a.k, a.t, a.v, a.e, a.n))
+    FROM (SELECT -1 AS g, NULL::text AS k, NULL::text AS t, NULL::text AS v, NULL::bigint AS e, now_us AS n
+      UNION ALL SELECT (x->>0)::int, x->>1, '!', NULL, NULL, NULL FROM unnest(misheard) AS x
+      UNION ALL SELECT (x->>0)::int, NULL, '~', NULL, NULL, (x->>1)::bigint FROM json_array_elements(crowds) AS x
+      UNION ALL SELECT DISTINCT x, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint FROM unnest(stale) AS x
+      UNION ALL SELECT (x->>2)::int, x->>0, r.kind, r.value::text, r.expires_us, r.version
+        FROM jsonb_array_elements(kept) AS x JOIN aiolock.rows r ON r.key = x->>0
+        WHERE (x->>2)::int = ANY(stale) AND (x->>2)::int <> ALL(barred)) AS a);
 END $$;
 
 -- Forgets what has expired.

@@ -33,8 +33,8 @@ HINTS = {
 """What to do about it."""
 WITHOUT_SCHEMA = frozenset({"42501", "42883", "3F000", "42P01"})
 """Nor these: no right, no function, no schema, no table."""
-GREETING = """SELECT pg_backend_pid(), to_regprocedure('aiolock.exchange_1(bigint, bigint, bigint, bigint, bigint[],
-  int[], text[], bigint[], int[], text[], text[], bigint[], json)') IS NOT NULL"""
+GREETING = """SELECT pg_backend_pid(), to_regprocedure(
+  'aiolock.exchange_1(bigint, bigint, bigint, bigint, jsonb, jsonb, jsonb, jsonb)') IS NOT NULL"""
 FOREVER = "idle_session_timeout"
 """A setting of sessions; PostgreSQL 13 does not have it."""
 

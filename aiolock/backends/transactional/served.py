@@ -17,11 +17,12 @@ from .engine import Unavailable
 from .guess import GuessingEngine
 from .loaded import Row
 from .plan import Known, Plan, Stale, Verdict
+from .words import kept as kept
+from .words import shown as shown
+from .words import words_of
 
 logger: Log = Log("aiolock.redis")
 
-KEPT_US = 50_000
-"""For how long a name is kept for the manager that came too late."""
 SWEEP = 2000
 """Rows that managers write between two sweeps, on average."""
 
@@ -74,13 +75,15 @@ class ServedEngine(GuessingEngine, Generic[S]):
     Args:
         address: what it is called in errors.
         store: what it is.
+        most: characters of a message at most.
         timeout: seconds that an answer may take.
         pushes: listen; otherwise waiters poll, and there is one session.
         clock: this process's.
     """
 
-    def __init__(self, address: str, store: str, timeout: float, pushes: bool, clock: Clock | None) -> None:
+    def __init__(self, address: str, store: str, most: int, timeout: float, pushes: bool, clock: Clock | None) -> None:
         super().__init__(address, Abilities(messages=pushes, store=store), timeout, clock or SystemClock())
+        self._most = most
         self._number = secrets.randbits(62)
         self._session: S | None = None
         self._ear: Ear | None = None
@@ -95,10 +98,10 @@ class ServedEngine(GuessingEngine, Generic[S]):
         """Make what is needed, once however many begin with an empty database."""
 
     @abstractmethod
-    async def ask(
-        self, session: S, plans: Sequence[Plan], used_us: int, lag_us: int, version: int
-    ) -> Sequence[Sequence[Any]]:
-        """Have the server carry out the plans; return its rows, which `verdict_of` reads."""
+    async def ask(self, session: S, *words: int | str | None) -> Sequence[Sequence[Any]]:
+        """Have the server carry plans out; return its rows, which `verdict_of` reads. The words are the arguments of
+        `exchange_1`.
+        """
 
     @abstractmethod
     async def sweep(self, session: S) -> None:
@@ -107,6 +110,14 @@ class ServedEngine(GuessingEngine, Generic[S]):
     @abstractmethod
     def ear(self) -> Ear:
         """What shall listen."""
+
+    @abstractmethod
+    def tag(self, number: int) -> tuple[int, ...]:
+        """What stands for the number of a name."""
+
+    @abstractmethod
+    def ear_words(self, channel: str) -> tuple[int | str, ...] | None:
+        """What stands for a channel that may be heard, or a lock that a transaction may have; None if it cannot."""
 
     @abstractmethod
     def named(self, channel: str) -> str:
@@ -164,7 +175,7 @@ class ServedEngine(GuessingEngine, Generic[S]):
             async with asyncio.timeout(self._timeout):
                 session = self._session = self._session or await self._connect()
                 ran = not session.over  # if it ended when nobody looked, that is told now: much may have changed
-                rows = await self.ask(session, plans, used_us, lag_us, version)
+                rows = await self.ask(session, used_us, lag_us, version, self._number, *self._words(plans, version))
         except BaseException as error:
             ended, self._session = self._session, None
             if ended is not None:
@@ -180,6 +191,12 @@ class ServedEngine(GuessingEngine, Generic[S]):
             self._written = 0
             self.start(self._sweep())
         return verdict
+
+    def _words(self, plans: Sequence[Plan], version: int) -> list[str | None]:
+        def message(plan: Plan, channel: str, payload: str) -> str:
+            return self.message(plan, version, channel, payload, self._most)
+
+        return words_of(plans, self.tag, self.ear_words, message)
 
     async def _sweep(self) -> None:
         """Delete what has expired, in a session of its own: no request waits for that."""
@@ -254,13 +271,3 @@ def verdict_of(rows: Sequence[Sequence[Any]], plans: Sequence[Plan], named: Call
             found[shown(key)] = Known(number, Row.of_json(kind, value, expires))
     stale = {at: Stale(found, frozenset(misheard.get(at, ())), crowd.get(at, 0)) for at, found in known.items()}
     return Verdict(now_us, stale)
-
-
-def kept(key: str) -> str:
-    """A key without NUL, which not all databases have. Names have no percent sign that is not written %25."""
-    return key.replace("\0", "%00")
-
-
-def shown(key: str) -> str:
-    """The key again."""
-    return key.replace("%00", "\0")

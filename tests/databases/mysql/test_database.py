@@ -12,9 +12,11 @@ import pytest
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.mysql import ear, engine
 from aiolock.backends.mysql.address import address_of
-from aiolock.backends.mysql.engine import GATES
+from aiolock.backends.mysql.engine import GATES, MySQLEngine
 from aiolock.backends.mysql.session import SCHEMA, Session, meaning
 from aiolock.backends.transactional import guess
+from aiolock.backends.transactional.plan import Plan, Stale
+from tests.support.mysql_side import equip
 
 from .. import test_database as shared
 from ..database import PATIENT, exchanges
@@ -347,3 +349,24 @@ async def test_who_waits_asks_nothing(database: MySQLDatabase, monkeypatch: pyte
         assert len(asked) <= 2  # each listens again after five seconds
         await lease.release()
         await (await asyncio.wait_for(waiter, 10)).release()
+
+
+async def test_a_turn_that_ends_at_once(database: MySQLDatabase) -> None:
+    """Who came while it lasted is told so, also if it is over before the answer. Kept by exchange_1: `crowds`."""
+    over = (
+        "    COMMIT;\n  END;\n  WHILE",
+        "    COMMIT;\n  UPDATE aiolock_gates SET manager = 0, tag = 0;\n  END;\n  WHILE",
+    )
+    with database.connect() as link:
+        equip(link, lambda text: text.replace(*over, 1))
+    one = MySQLEngine(database.url, pushes=False)
+    await one.open(lambda *_: None)
+    plan = Plan([], ["aiolocka"])
+    plan.keys["aiolock:lock:{a}"] = 0
+    (tag,) = plan.tags
+    now_us = (await one.exchange([], 0, 0, 1)).now_us
+    turn = "UPDATE aiolock_gates SET tag = %s, manager = 7, until_us = %s, crowd = 4 WHERE gate = %s"
+    database.run(turn, tag, now_us + 900_000, tag % GATES)
+    verdict = await one.exchange([plan], now_us, 10**9, 2)
+    assert verdict.stale == {0: Stale({}, crowd=5)}
+    await one.aclose()

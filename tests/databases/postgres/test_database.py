@@ -26,7 +26,7 @@ async def test_another_level_of_isolation_is_refused(database: PostgresDatabase)
     """Another client could call the function in its own transaction. Kept by exchange_1."""
     async with LockManager(database.url):
         pass
-    call = "SELECT * FROM aiolock.exchange_1(0, 0, 0, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', NULL)"
+    call = "SELECT aiolock.exchange_1(0, 0, 0, 0, NULL, NULL, NULL, NULL)"
     with pytest.raises(Exception, match="READ COMMITTED"):
         database.run(f"BEGIN ISOLATION LEVEL SERIALIZABLE; {call}; COMMIT")
 

@@ -1,0 +1,32 @@
+"""What has a side for readers and one for the writer, for threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..usage import TwoSides as Base
+
+
+class TwoSides(Base):
+    """A base of read-write locks. Each side sees the whole."""
+
+    __slots__ = ("__weakref__", "_core", "read", "write")
+
+    _core: Any
+    write: Any
+
+    @property
+    def name(self) -> str:
+        """What is locked."""
+        return str(self._core.name)
+
+    def is_locked(self) -> bool:
+        """Return True if it is held for reading or writing. Cost: one round trip."""
+        return self.write.info() is not None
+
+    def force_release(self) -> bool:
+        """End all holds, as a side's `force_release()` does. Return True if it was held. Cost: one round trip."""
+        return bool(self.write.force_release())
+
+    def __repr__(self) -> str:
+        return repr(self._core)
