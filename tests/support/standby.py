@@ -64,9 +64,12 @@ class Replicated:
                 assert time.monotonic() < until, "the standby does not follow"
                 time.sleep(0.02)
 
-    def fail_over(self) -> None:
-        """The primary ends as in a crash, and the standby takes its place."""
+    def crash(self) -> None:
+        """The primary ends, and nothing is told to anybody."""
         self._primary.running.stop()
+
+    def promote(self) -> None:
+        """The standby takes its place."""
         with psycopg.connect(
             f"postgresql://postgres@/postgres?host={self._standby.running.folder}", autocommit=True
         ) as link:
