@@ -51,7 +51,7 @@ class PostgresDatabase(Database):
     @classmethod
     def new(cls) -> PostgresDatabase:
         name = f"own_{postgres.dsn().rpartition('test_')[2].partition('?')[0]}_{next(NUMBERS)}"
-        made = cls(str(postgres.server().get_uri(database=name)))
+        made = cls(postgres.url(name))
         made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
         return made
 
