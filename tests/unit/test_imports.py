@@ -92,6 +92,13 @@ def test_rare_parts_are_imported_on_first_use() -> None:
     assert found >= {"aiolock.backends.redis", "redis"}
 
 
+@pytest.mark.parametrize("source", ["postgresql://localhost/app", "mysql://localhost/app"])
+def test_locks_in_a_database_need_no_redis(source: str) -> None:
+    """Nor do they need what only looks at them. Kept by the packages of these backends."""
+    found = imported(f"import aiolock\naiolock.LockManager({source!r})")
+    assert not any(name.startswith(("redis", "aiolock.backends.redis", "aiolock.backends.survey")) for name in found)
+
+
 @pytest.mark.parametrize("source", ["sqlite:///locks.db", "memory://"])
 def test_only_locks_on_a_server_need_redis(source: str, tmp_path: Path) -> None:
     """Its import takes longer than all the rest. Guards the imports in `backend_of`, and all that are never reached."""

@@ -10,8 +10,9 @@ from urllib.parse import quote
 import pytest
 
 from aiolock import ConfigurationError, LockManager, Poll
-from aiolock.backends.postgres import DatabaseReader, engine
+from aiolock.backends.postgres import engine
 from aiolock.backends.postgres.address import address_of
+from aiolock.backends.postgres.reader import DatabaseReader
 from aiolock.backends.survey import Survey
 from tests.support.pooler import PGBOUNCER, fickle, pgbouncer, socket_folder
 
