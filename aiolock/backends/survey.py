@@ -191,11 +191,11 @@ class Survey:
 
             self.masters = [FileReader(path_of(source))]
         elif store_of(source) == "postgresql":
-            from .postgres import DatabaseReader
+            from .postgres.reader import DatabaseReader
 
             self.masters = [DatabaseReader(source, self._timeout)]
         elif store_of(source) == "mysql":
-            from .mysql import DatabaseReader as MySQLReader
+            from .mysql.reader import DatabaseReader as MySQLReader
 
             self.masters = [MySQLReader(source, self._timeout)]
         else:
