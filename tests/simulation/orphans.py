@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiolock.core.holding.release import Release
 from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import GRANTED
-from tests.support import locks
+from tests.support import locks, redisson_wire
 
 from .plan import Plan
 from .process import NEVER, Process
@@ -59,6 +59,7 @@ class Orphans:
         if not self._plan.kill:
             for key in locks.tombstones(self._store):
                 self._unburied[key.partition(":dead:")[2]] = NEVER
+            self._unburied.update(dict.fromkeys(redisson_wire.tombstones(self._store), NEVER))
 
     def look(self, processes: list[Process], managers: list[LockManager]) -> None:
         """Fail if there is one for longer than a moment."""
@@ -93,6 +94,7 @@ class Orphans:
         """The owners of what is held, and its keys."""
         for key in locks.held_names(self._store):
             yield from ((owner, key) for owner in locks.holders(self._store, key))
+        yield from redisson_wire.holders(self._store)
 
 
 def _quiet(backend: Any) -> bool:
