@@ -43,6 +43,7 @@ ROWS = [
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("PG", "in PostgreSQL, beside its own ways", "benchmarks.rows.databases:in_postgres", quick=False),
     Row("MY", "in MariaDB, beside its own ways", "benchmarks.rows.databases:in_mysql", quick=False),
+    Row("JV", "wake-ups on Redisson's wire, beside its own", "benchmarks.rows.redisson:wake_ups", quick=False),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
     Row(
         "PC",
