@@ -36,7 +36,7 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
-        single: all keys are on one server, and stay there.
+        single: all keys are on one server at a time.
         requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
@@ -67,7 +67,7 @@ class Abilities(Record):
         """
         if self.store != "Redis" or not (self.queues and self.single):
             raise ConfigurationError(
-                "", f"{what} need a manager of one Redis server: no cluster, Sentinels, quorum or other store"
+                "", f"{what} need a manager of one Redis server, or of its Sentinels: no cluster, quorum or other store"
             )
 
     def need_queues(self, name: str, what: str) -> None:

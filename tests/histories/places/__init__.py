@@ -3,6 +3,7 @@ from .cluster import AnyCluster as AnyCluster
 from .database import Database as Database
 from .file import File as File
 from .quorum import Quorum as Quorum
+from .redisson import OnRedisson as OnRedisson
 from .sentinel import Watched as Watched
 from .served import MySQL as MySQL
 from .served import Postgres as Postgres
@@ -10,5 +11,5 @@ from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
 PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL]] = {
-    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL)
+    place.name: place for place in (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL)
 }
