@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ...clock import Clock
 from ...errors import AiolockError, BackendError
 from ...scripts.base import Call
-from ..base import Backend, Wake
+from ..base import Abilities, Backend, Wake
 from ..turnstile import Pass
 from .node import Node
 
@@ -38,9 +39,9 @@ class Borrowed(Backend):
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.clock = node.backend.clock
-        self.db = node.backend.db
-        self.abilities = node.backend.abilities
+        self.clock: Clock = node.backend.clock
+        self.db: int = node.backend.db
+        self.abilities: Abilities = node.backend.abilities
 
     @property
     def unreachable(self) -> AiolockError | None:
