@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..record import Record
 from ..scripts.base import Call
+
+if TYPE_CHECKING:
+    from .turnstile import Turnstile
 
 R = TypeVar("R")
 
@@ -103,6 +106,7 @@ class Backend(Protocol):
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 if there are none.
         abilities: what it can do beyond running the lock's scripts.
+        turnstile: where processes line up that want the same name; None where a server keeps a queue.
         unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
             nothing is known. On a quorum: why no majority can; on a cluster: why one of its masters cannot.
     """
@@ -110,6 +114,7 @@ class Backend(Protocol):
     clock: Clock
     db: int
     abilities: Abilities = Abilities()
+    turnstile: Turnstile | None = None
 
     @property
     def unreachable(self) -> AiolockError | None:
