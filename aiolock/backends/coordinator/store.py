@@ -68,11 +68,13 @@ class View(NamedTuple):
         places: first to last.
         seen: when that was: the store's own, for watches.
         fence: that of the last one that had all of the name; 0 if it is unknown.
+        held: it has not left: it holds the name, or has vanished.
     """
 
     places: Sequence[Place]
     seen: int = 0
     fence: int = 0
+    held: bool = False
 
 
 @dataclass(eq=False, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...clock import backoff
 from ...errors import AiolockError, BackendError, ConfigurationError
+from ..base import nothing
 from ..coordinator.store import Away, Refusal
 from .address import EtcdAddress
 from .link import LEAST, PATIENCE, Link
@@ -140,13 +141,26 @@ class EtcdCluster:
         self.spawn(self.watches.run())
         self._ready.set_result(link)
 
+    async def dial(self, timeout: float) -> Link:
+        """Return a connection to the first member, whatever it is like, that is closed by the caller. Raises `Away`."""
+        (host, port), source = self._members[0], self._source
+        link = Link(host, port, source.tls, nothing)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._log_in(link)
+        except TimeoutError as error:
+            link.close()
+            why = BackendError("", f"etcd at {link.address} gave no answer in time", transient=True)
+            raise Away(why, ran=False) from error
+        except BaseException:
+            link.close()
+            raise
+        return link
+
     async def _introduce(self, link: Link) -> None:
         """Make sure that the member can be used: it lets the user in, and has a leader."""
-        source = self._source
         try:
-            if source.user:
-                body = data(1, source.user.encode()) + data(2, source.password.encode())
-                link.token = Message(await link.ask(AUTHENTICATE, body)).data(2).decode()
+            await self._log_in(link)
             self.version = await _version(link)
             await link.ask(TXN, txn([], [get(self._probe)]))
         except Refusal as why:
@@ -157,6 +171,12 @@ class EtcdCluster:
             raise Away(error, ran=False) from why
         if self.version and number_of(self.version) < OLDEST:
             raise ConfigurationError("", f"etcd at {link.address} is {self.version}, and 3.4 or newer is needed")
+
+    async def _log_in(self, link: Link) -> None:
+        source = self._source
+        if source.user:
+            body = data(1, source.user.encode()) + data(2, source.password.encode())
+            link.token = Message(await link.ask(AUTHENTICATE, body)).data(2).decode()
 
     def _failed(self, why: Exception) -> None:
         """The connection failed: another member takes over."""

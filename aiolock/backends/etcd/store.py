@@ -23,6 +23,7 @@ from .messages import (
     get,
     made_by,
     nested,
+    page,
     place_of,
     put,
     txn,
@@ -122,12 +123,19 @@ class EtcdStore(Store):
             self._spare(own)
         else:
             own.key, own.order = mine.key, mine.order
-        return View(places, done.revision, _last(done.pairs(-1)).fence)
+        return View(places, done.revision, *_last(done.pairs(-1)))
 
     async def look(self, path: str) -> View:
         first, end, last = _keys(path)
         done = await self._txn([], [get(first, end), get(last)])
-        return View([place_of(pair) for pair in done.pairs(0)], done.revision, _last(done.pairs(1)).fence)
+        return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1)))
+
+    async def paths(self, first: str, end: str, most: int) -> tuple[list[str], str]:
+        """Return the paths of some names in which there is something, and where to go on, "" if these are the last."""
+        done = await self._txn([], [page(first.encode(), end.encode(), most)])
+        keys = [pair.data(1).decode(errors="replace") for pair in done.pairs(0)]
+        more = f"{keys[-1]}\0" if len(keys) == most else ""
+        return [key.removesuffix("#last") if key.endswith("#last") else key.rpartition("/")[0] for key in keys], more
 
     async def claim(self, own: OwnPlace) -> bool:
         key, last = own.key.encode(), _keys(own.path)[2]
