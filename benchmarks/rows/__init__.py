@@ -41,6 +41,12 @@ ROWS = [
     Row("L", "uncontended, on a cluster of three masters", "benchmarks.rows.cluster:pairs"),
     Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
+    Row("PG", "in PostgreSQL, beside its own ways", "benchmarks.rows.databases:in_postgres", quick=False),
+    Row("MY", "in MariaDB, beside its own ways", "benchmarks.rows.databases:in_mysql", quick=False),
+    Row("PS", "in PostgreSQL, beside an old snapshot", "benchmarks.rows.snapshot:in_postgres", quick=False),
+    Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False),
+    Row("PL", "in PostgreSQL, beside many that listen", "benchmarks.rows.listeners:in_postgres", quick=False),
+    Row("ML", "in MariaDB, beside many that listen", "benchmarks.rows.listeners:in_mysql", quick=False),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
     Row(
         "PC",

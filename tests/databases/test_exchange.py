@@ -31,7 +31,7 @@ def drawn(choose: random.Random, server: FakeServer, holds_in: bool) -> list[Pla
         plan.calls = choose.choice([[], [], [(0, RELEASE)]])
         for key in KEYS:
             if f"{{{name}}}" in key:
-                plan.keys[key] = choose.choice([server.rows.get(key, NONE).version] * 6 + [0, -1, 99])
+                plan.keys[key] = choose.choice([server.rows.get(key, NONE).version] * 6 + [0, -1, 99, None, None])
                 match choose.randint(0, 3):
                     case 0:
                         plan.writes[key] = None

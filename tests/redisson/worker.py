@@ -53,7 +53,13 @@ class Crew:
             kind, _, name = what.partition(":")
             if kind in ("read", "write"):
                 return getattr(self._java.rw_lock(name), kind)
-            makes = {"lock": self._java.lock, "fenced": self._java.fenced_lock, "fair": self._java.fair_lock}
+            makes = {
+                "lock": self._java.lock,
+                "fenced": self._java.fenced_lock,
+                "fair": self._java.fair_lock,
+                "permits": self._java.permit_expirable_semaphore,
+                "latch": self._java.count_down_latch,
+            }
             self._made[what] = makes[kind](name)
         return self._made[what]
 
@@ -77,6 +83,16 @@ class Crew:
                 await leases.pop().release()
             case "forceUnlock":
                 return str(await self._lock(what).force_release()).lower()
+            case "trySetPermits":
+                return str(await self._lock(what).try_set_permits(int(words[1]))).lower()
+            case "trySetCount":
+                return str(await self._lock(what).try_set_count(int(words[1]))).lower()
+            case "countDown":
+                await self._lock(what).count_down()
+            case "await":
+                await self._lock(what).wait()
+            case "count" if what.startswith("latch"):
+                return await self._lock(what).count()
             case "lost":
                 return str(await leases[-1].wait_lost())
             case "count":

@@ -76,14 +76,12 @@ class OwnServer:
 
     Attributes:
         url: of its database.
-        socket: the path of its Unix socket.
     """
 
     def __init__(self) -> None:
         # Not in pytest's folders: another run of it may take away that another user may enter them.
         self._server = server_in(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
         self.url = str(self._server.get_uri())
-        self.socket = f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432"
 
     @property
     def version(self) -> str:
@@ -91,12 +89,16 @@ class OwnServer:
         with psycopg.connect(self.url) as link:
             return f"PostgreSQL {link.info.server_version // 10_000}"
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """It ends as in a crash, and is there again afterwards."""
+    def crash(self) -> None:
+        """It ends, and nothing is told to anybody."""
         postmaster = psutil.Process(self._server.get_pid())
         postmaster.send_signal(signal.SIGQUIT)
         postmaster.wait(20)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """It ends as in a crash, and is there again afterwards."""
+        self.crash()
         yield
         self._server.ensure_postgres_running()
 

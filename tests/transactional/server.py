@@ -40,8 +40,10 @@ class FakeServer:
         barred: set[int] = set()
         late = not self.now_us - lag_us <= used_us <= self.now_us
         for at, plan in enumerate(plans):
-            changed = any(self.rows.get(key, NONE).version != known for key, known in plan.keys.items())
-            kept = [] if plan.ends else [tag for tag in plan.tags if self._kept(tag, manager)]
+            changed = any(
+                known is not None and self.rows.get(key, NONE).version != known for key, known in plan.keys.items()
+            )
+            kept = [] if plan.urgent else [tag for tag in plan.tags if self._kept(tag, manager)]
             misheard = {channel for channel, heard in plan.hears.items() if heard != (channel in self.listening)}
             for tag in kept:
                 who, until, crowd = self.turns[tag]

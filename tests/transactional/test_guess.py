@@ -190,7 +190,7 @@ async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEn
 
 
 async def test_a_release_waits_for_no_turn(one: FakeEngine, server: FakeServer) -> None:
-    """Others wait for it. Kept by FakeServer as by exchange_1: `ends`."""
+    """Others wait for it. Kept by FakeServer as by exchange_1: `urgent`."""
     await decided(one, acquire("a", "m:1"))
     (plan,) = plans_of([(0, release("a", "m:1"))])
     (tag,) = plan.tags

@@ -45,11 +45,11 @@ $$
 --   used, behind: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[gate, number of a name, group], …], gates ascending; NULL to look whether the server can be used.
---   kept: [[key, version or 0, group], …]: what was read.
+--   kept: [[key, version or 0, group], …]: what was read; without a version: what may be another.
 --   written: [[key, kind, value, expires, group], …], or NULL.
 --   more: {"gone": [[key, group], …]: what is deleted,
 --     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
---     "ends": groups for which no name is kept from them, as others wait for what they end, as '1',
+--     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
 --     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL; without what is empty: each
 --     JSON_TABLE takes as long as all that it is for.
 CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN behind BIGINT, IN ver BIGINT, IN who BIGINT,
@@ -90,7 +90,7 @@ BEGIN
           FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
           WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-            AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.ends')), '')) GROUP BY x.g) AS y;
+            AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.urgent')), '')) GROUP BY x.g) AS y;
       IF barred <> '' THEN
         UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.crowd = a.crowd + 1

@@ -27,11 +27,11 @@ CREATE OR REPLACE VIEW aiolock.locks AS
 --   used, lag: microseconds: the decision's time, and by how much it may be late.
 --   ver, who: the version of what is written; the manager.
 --   tags: [[number of a name, group], …], ascending; NULL to look whether the server can be used.
---   kept: [[key, version or 0, group], …]: what was read.
+--   kept: [[key, version or 0, group], …]: what was read; without a version: what may be another.
 --   written: [[key, kind, value, expires, group], …], or NULL.
 --   more: {"gone": [[key, group], …]: what is deleted,
 --     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
---     "ends": groups for which no name is kept from them, as others wait for what they end, as '1',
+--     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
 --     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL; without what is empty.
 CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags jsonb, kept jsonb,
   written jsonb, more jsonb) RETURNS json
@@ -55,7 +55,7 @@ BEGIN
       FROM (SELECT (x->>1)::int AS g, max(o.crowd) + 1 AS place FROM jsonb_array_elements(tags) AS x
         JOIN aiolock.turns o ON o.tag = (x->>0)::bigint
         WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000
-          AND (x->>1) <> ALL(coalesce(string_to_array(more->>'ends', ','), '{}')) GROUP BY 1) AS y;
+          AND (x->>1) <> ALL(coalesce(string_to_array(more->>'urgent', ','), '{}')) GROUP BY 1) AS y;
     IF cardinality(barred) > 0 THEN
       UPDATE aiolock.turns o SET crowd = o.crowd + 1 FROM jsonb_array_elements(tags) AS x
         WHERE o.tag = (x->>0)::bigint AND (x->>1)::int = ANY(barred)

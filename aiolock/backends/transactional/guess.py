@@ -227,8 +227,8 @@ class GuessingEngine(ABC):
             most: characters that it may have; if it has more, it brings no rows.
         """
         rows: list[tuple[Any, ...]] = []
-        for key in plan.keys:
-            if DEAD not in key:
+        for key, read in plan.keys.items():
+            if read is not None and DEAD not in key:
                 known = self._known.get(key, NONE)
                 if key in plan.writes:
                     row = plan.writes[key]

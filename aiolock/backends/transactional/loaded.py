@@ -52,11 +52,13 @@ class Loaded(Store):
 
     Attributes:
         published: what is to be sent once this is committed: (channel, payload).
+        touched: the keys that were read or written: nothing depends on the others, and they stay as they are.
     """
 
     def __init__(self, now_us: int, rows: Mapping[str, Row], listeners: Callable[[str], int]) -> None:
         super().__init__(lambda: now_us)
         self.published: list[tuple[str, str]] = []
+        self.touched: set[str] = set()
         self._rows = rows
         self._listeners = listeners
         for key, row in rows.items():
@@ -73,13 +75,25 @@ class Loaded(Store):
     def numsub(self, channel: str) -> int:
         return self._listeners(channel)
 
+    def set(self, key: str, value: str, px: int) -> None:
+        self.touched.add(key)
+        super().set(key, value, px)
+
+    def _expire(self, key: str) -> None:
+        self.touched.add(key)  # all but set() ask so whether it is there
+        super()._expire(key)
+
     def changes(self) -> dict[str, Row | None]:
         """What to write: a row, or None for a key that there is no more, unless that expired by itself."""
         now = self.wall_us()
         found: dict[str, Row | None] = {
-            key: None for key, row in self._rows.items() if not isinstance(row.expires, int) or row.expires > now
+            key: None
+            for key, row in self._rows.items()
+            if key in self.touched and (not isinstance(row.expires, int) or row.expires > now)
         }
         for key, value, expires in self.contents():
+            if key not in self.touched:
+                continue
             damaged = isinstance(value, Damaged)
             row = self._rows[key] if damaged else Row(KINDS[type(value)], _text(value), expires)
             if row != self._rows.get(key):

@@ -42,7 +42,7 @@ class Plan:
     Attributes:
         calls, names: see above.
         tags: the numbers of the names, ascending.
-        keys: all of theirs, with the versions that they were decided on.
+        keys: all of theirs, with the versions that they were decided on; None for those that the decision did not read.
         attempts: how often it came too late.
         due: the loop's time before which it is not tried again.
         writes: what changes.
@@ -53,6 +53,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_owned",
         "_told",
         "attempts",
         "calls",
@@ -70,7 +71,7 @@ class Plan:
         self.calls: list[tuple[int, Call[Any]]] = calls
         self.names: set[str] = set(names)
         self.tags: list[int] = sorted(map(number_of, self.names))
-        self.keys: dict[str, int] = {key: UNREAD for _, call in calls for key in call.keys}
+        self.keys: dict[str, int | None] = {key: UNREAD for _, call in calls for key in call.keys}
         self.attempts: int = 0
         self.due: float = 0.0
         self._told: dict[str, bool] = {}  # by the server, of what it hears
@@ -78,6 +79,12 @@ class Plan:
         self.messages: list[tuple[str, str]] = []
         self.hears: dict[str, bool] = {}
         self.outcomes: list[Outcome] = []
+        self._owned = False
+
+    @property
+    def urgent(self) -> bool:
+        """Whether others wait for it: it ends an owner, or is about one who has the name already."""
+        return self._owned or any(call.script.ends is not None for _, call in self.calls)
 
     def join(self, other: Plan) -> None:
         """Take over what another is about."""
@@ -88,11 +95,6 @@ class Plan:
         if not other.names <= self.names:
             self.names |= other.names
             self.tags = sorted({*self.tags, *other.tags})
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ends an owner, for which others may wait."""
-        return any(call.script.ends is not None for _, call in self.calls)
 
     def ask(self) -> None:
         """Decide nothing: it comes back with what there is."""
@@ -107,7 +109,6 @@ class Plan:
             known: of its keys; what is missing is taken as not there.
         """
         found = {key: known.get(key, NONE) for key in self.keys}
-        self.keys = {key: one.version for key, one in found.items()}
         self.hears = {}
         rows = {key: one.row for key, one in found.items() if one.row is not None}
         held = [key for key, true in self._told.items() if true and is_lock(key) and not lasts(rows.get(key), now_us)]
@@ -116,8 +117,10 @@ class Plan:
             if held
             else Loaded(now_us, rows, self._listeners)
         )
+        self._owned = any(_owned(rows, call) for _, call in self.calls)
         self.outcomes = [_answer(store, call) for _, call in self.calls]
         self.writes, self.messages = store.changes(), store.published
+        self.keys = {key: one.version if key in store.touched else None for key, one in found.items()}
         for key in self.writes or self.keys:  # who only looks wants to know, too
             if is_lock(key) and (not self.writes or grants(self.writes[key])):
                 self.hears[key] = False
@@ -188,6 +191,12 @@ def tag_of(key: str) -> str:
 def number_of(text: str) -> int:
     """63 bits that stand for a text: both are as good as different if the texts are."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def _owned(rows: Mapping[str, Row], call: Call[Any]) -> bool:
+    """Whether who asks has the lock: it was passed on to it, or it holds it."""
+    said = f'"owner":"{call.args[0]}"' if call.args else '"owner":'
+    return any(is_lock(key) and key in rows and said in rows[key].value for key in call.keys)
 
 
 def _answer(store: Loaded, call: Call[Any]) -> Outcome:

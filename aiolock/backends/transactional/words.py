@@ -28,7 +28,7 @@ def words_of(
         message: what a plan sends on a channel.
     """
     tags = sorted((*tag(number), at) for at, plan in enumerate(plans) for number in plan.tags)
-    keys: list[tuple[str, int, int]] = []
+    keys: list[tuple[str, int | None, int]] = []
     written: list[tuple[str, str, str, int | None, int]] = []
     gone: list[tuple[str, int]] = []
     tell: list[tuple[int, str, str]] = []
@@ -47,7 +47,7 @@ def words_of(
         "gone": sorted(gone),
         "late": late,
         "keep": late and KEPT_US,
-        "ends": _groups(plan.ends for plan in plans),
+        "urgent": _groups(plan.urgent for plan in plans),
         "tell": tell,
         "ears": ears,
     }

@@ -57,7 +57,7 @@ class PostgresDatabase(Database):
 
     @property
     def where(self) -> tuple[str, int]:
-        return f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432", 0
+        return f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432", 5432
 
     def behind(self, port: int) -> str:
         return f"postgresql://postgres@127.0.0.1:{port}/{self.name}?sslmode=disable"
@@ -84,8 +84,8 @@ class PostgresDatabase(Database):
     def reader(self) -> DatabaseReader:
         return DatabaseReader(self.url)
 
-    def side(self) -> DatabaseSide:
-        return DatabaseSide(self.url)
+    def side(self, *, empty: bool = True) -> DatabaseSide:
+        return DatabaseSide(self.url, empty)
 
     def user(self, *, allowed: bool = True, sessions: int = 0) -> str:
         name = f"u_{self.name}_{next(NUMBERS)}"

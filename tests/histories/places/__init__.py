@@ -2,10 +2,10 @@ from .base import Place as Place
 from .cluster import AnyCluster as AnyCluster
 from .database import Database as Database
 from .file import File as File
-from .mysql import MySQL as MySQL
-from .postgres import Postgres as Postgres
 from .quorum import Quorum as Quorum
 from .sentinel import Watched as Watched
+from .served import MySQL as MySQL
+from .served import Postgres as Postgres
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
