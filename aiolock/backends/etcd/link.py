@@ -134,6 +134,9 @@ class Link:
             raise self._away(error, said) from error
         except _LOST as error:
             raise self._away(error, str(error) or type(error).__name__) from error
+        finally:
+            if self.closed:
+                self._channel.close()  # a request may have opened it again
 
     def _away(self, error: Exception, why: str) -> Away:
         self.fail(error)

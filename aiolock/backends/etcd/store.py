@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...clock import Clock, SystemClock
-from ...errors import AiolockError
-from ..coordinator.store import Moved, OwnPlace, Place, Store, View
+from ..coordinator.store import Lost, Moved, OwnPlace, Place, Store, View
 from .cluster import EtcdCluster
 from .leases import EtcdLease, Leases, whole_seconds
 from .messages import (
@@ -59,7 +58,7 @@ class EtcdStore(Store):
         self.clock: Clock = clock or SystemClock()
         self._cluster = cluster
 
-    async def open(self, moved: Moved, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved = moved
         self._leases = Leases(self._cluster.link, self.clock)
         self._turns: dict[str, asyncio.Future[None]] = {}
@@ -258,10 +257,10 @@ class EtcdStore(Store):
         for key in keys:
             if key not in own.watched and watches is not None:  # else it looks again once there is a connection
 
-                def told(gone: bool, _: bytes, key: str = key) -> None:
-                    if gone:
+                def told(gone: bool | None, _: bytes, key: str = key) -> None:
+                    if gone or gone is None:
                         self.watch(own, [other for other in own.watched if other != key], seen)
-                    self._moved(own, key, gone)
+                    self._moved(own, key, bool(gone))
 
                 number = watches.add(key, seen + 1, told, deletes_only=own.capacity == 1)
                 own.watched[key] = watches, number
