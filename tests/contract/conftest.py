@@ -39,7 +39,7 @@ QUEUES = ("queues", "etcd")
 TOPOLOGIES = ("cluster", "postgres", "mysql")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
-    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py"),
+    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py", "test_request_release.py", "test_clients.py"),
 )
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 

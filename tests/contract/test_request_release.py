@@ -136,6 +136,7 @@ class Late(LockCalls):
         return super().force_release(fence)
 
 
+@pytest.mark.not_in_queues("it stands in for requests of scripts")
 async def test_force_ends_only_the_hold_that_was_asked(here: Lock, there: Lock, place: Place) -> None:
     """Kept by request_release: it forces with that hold's fence."""
     lease = await here.acquire()
