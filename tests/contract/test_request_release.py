@@ -54,6 +54,7 @@ async def test_it_waits_for_the_end_of_that_hold(here: Lock, there: Lock) -> Non
         await successor
 
 
+@pytest.mark.not_in_queues("the requests of a manager need not arrive in their order")
 @told
 async def test_asked_in_the_moment_of_the_grant(here: Lock, there: Lock) -> None:
     """Grant and request come to the next holder together. Seen to fail on a real server without QueueEntries.want."""
