@@ -198,6 +198,10 @@ class Survey:
             from .mysql.reader import DatabaseReader as MySQLReader
 
             self.masters = [MySQLReader(source, self._timeout)]
+        elif store_of(source) == "etcd":
+            from .etcd.reader import EtcdReader
+
+            self.masters = [EtcdReader(source, self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

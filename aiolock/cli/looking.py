@@ -118,7 +118,7 @@ def describe(view: NameView) -> Iterator[str]:
                     place.manager,
                     place.process or "-",
                     f"{place.permits} {place.wants}" if place.wants == "permits" else place.wants,
-                    in_words(place.waited),
+                    "-" if place.waited is None else in_words(place.waited),
                     "" if place.alive else "silent: will be passed over",
                 )
                 for place in view.queue[:SHOWN]
