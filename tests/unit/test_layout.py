@@ -143,6 +143,9 @@ OF_FRAMEWORKS = {
 
 
 OF_FILES = {
+    "backends/etcd/__init__.py": {"grpclib"},
+    "backends/etcd/link.py": {"grpclib"},
+    "backends/etcd/watches.py": {"grpclib"},
     "backends/mysql/__init__.py": {"asyncmy"},
     "backends/mysql/session.py": {"asyncmy"},
     "backends/postgres/__init__.py": {"asyncpg"},
