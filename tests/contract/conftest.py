@@ -36,6 +36,7 @@ PLACES = (
     *("queues", "etcd"),
 )
 QUEUES = ("queues", "etcd")
+REPEATED = ("mysql", "etcd")
 TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
@@ -63,7 +64,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test at every place where it has a meaning, unless the test or its module chooses: see the markers."""
     named = any(mark.args[0] == "place" for mark in metafunc.definition.iter_markers("parametrize"))
     if "place" in metafunc.fixturenames and not named and not hasattr(metafunc.module, "place"):
-        metafunc.parametrize("place", [place for place in PLACES if _means(metafunc.definition, place)], indirect=True)
+        places = [place for place in PLACES if _means(metafunc.definition, place)]
+        repeats = [
+            pytest.param(place, marks=pytest.mark.slow) for place in places if _repeats(metafunc.definition, place)
+        ]
+        once = [place for place in places if not _repeats(metafunc.definition, place)]
+        metafunc.parametrize("place", [*once, *repeats], indirect=True)
+
+
+def _repeats(test: pytest.Item, place: str) -> bool:
+    """Whether it runs what another place runs, too, over a seam of its own, to which one file is enough at first."""
+    return place in REPEATED and test.path.name != "test_lock.py"
 
 
 def _means(test: pytest.Item, place: str) -> bool:

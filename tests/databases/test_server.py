@@ -147,7 +147,7 @@ async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[
     assert database.run(f"SELECT * FROM {database.locks}") == []
 
 
-@pytest.mark.parametrize("action", ["cut", "lose_reply"])
+@pytest.mark.parametrize("action", ["cut", pytest.param("lose_reply", marks=pytest.mark.slow)])
 async def test_the_network_loses_an_answer(database: Database, action: str) -> None:
     """The server has committed. Kept by Unavailable: `ran`."""
     async with FaultProxy(*database.where, framing=database.framing) as proxy:

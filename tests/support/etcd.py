@@ -27,6 +27,7 @@ import pytest
 from aiolock.testing.server import _free_port
 
 from .debian import locked, unpack
+from .running import keep, kept, release
 
 VERSION = "v3.6.6"
 """Built by Go, if it is there and no server is."""
@@ -92,7 +93,8 @@ class Member:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
+            command = kept(self._log.with_suffix(".pid"), self._command)
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
     def signal(self, which: signal.Signals) -> None:
         assert self._process is not None
@@ -132,6 +134,7 @@ class Etcd:
 
     def __init__(self, members: int = 1, *options: str, scheme: str = "http") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="aiolock-etcd-"))
+        self._using = keep(self.folder)
         ports = [(_free_port(), _free_port()) for _ in range(members)]
         everyone = ",".join(f"m{at}=http://127.0.0.1:{peer}" for at, (_, peer) in enumerate(ports))
         self.members = []
@@ -205,7 +208,7 @@ class Etcd:
     def close(self) -> None:
         for member in self.members:
             member.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        release(self._using)
 
     def __enter__(self) -> Etcd:
         try:

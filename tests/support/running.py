@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,14 +25,15 @@ START_SECONDS = 60.0
 _KEEPER = """
 cat "$0/users"
 ours() { { tr '\\0' ' ' <"/proc/$pid/cmdline" || ps -ww -o args= -p "$pid"; } 2>/dev/null | grep -qF "$0"; }
-pid=$(cat "$0/pid") && ours && {
+for file in "$0"/*.pid; do
+  pid=$(cat "$file") && ours || continue
   kill -CONT "$pid"; kill -QUIT "$pid"
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do ours || break; sleep 0.5; done
   ! ours || kill -KILL "$pid"
-}
+done
 rm -rf "$0" "$0.lock"
 """
-_BEGIN = 'echo $$ >"$0/pid" && exec "$@"'
+_BEGIN = 'echo $$ >"$0" && exec "$@"'
 
 _using: set[int] = set()
 
@@ -51,6 +52,23 @@ def keep(folder: Path) -> int:
     using = os.open(folder / "users", os.O_WRONLY)
     _using.add(using)
     return using
+
+
+def kept(file: Path, command: Sequence[str]) -> list[str]:
+    """A command line whose process is ended by the keeper of the folder of this file; it must name that folder.
+
+    Args:
+        file: gets its number; it ends with ".pid".
+        command: what to run.
+    """
+    return ["/bin/sh", "-c", _BEGIN, str(file), *command]
+
+
+def release(using: int) -> None:
+    """This process does not use that server any more. Harmless if it was said before."""
+    if using in _using:
+        _using.remove(using)
+        os.close(using)
 
 
 def _leave() -> None:
@@ -132,7 +150,7 @@ class Running(ABC):
         """Start it; return once it answers."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                ["/bin/sh", "-c", _BEGIN, str(self.folder), *self.command(), *self._settings],
+                kept(self.folder / "server.pid", [*self.command(), *self._settings]),
                 env=self.environment,
                 user=self.user,
                 stdin=-3,
@@ -176,7 +194,7 @@ class OwnServer:
         try:
             self.running = kind(folder, *settings)
         except BaseException:
-            self._release()
+            release(self._using)
             raise
 
     @contextmanager
@@ -202,11 +220,7 @@ class OwnServer:
     def close(self) -> None:
         """End it; its files go."""
         self.running.stop()
-        self._release()
-
-    def _release(self) -> None:
-        _using.discard(self._using)
-        os.close(self._using)
+        release(self._using)
 
 
 def _signal(process: psutil.Process, number: int) -> None:
