@@ -77,3 +77,5 @@ def test_what_nobody_has_touched_is_not_written() -> None:
     store.set("d", "text", 1)
     assert store.touched == {"a", "d"}
     assert store.changes().keys() == {"a", "d"}
+    store.flush()
+    assert store.changes() == dict.fromkeys("abc")

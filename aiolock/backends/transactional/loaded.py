@@ -84,7 +84,7 @@ class Loaded(Store):
         super().flush()
 
     def _expire(self, key: str) -> None:
-        self.touched.add(key)  # all but set() ask so whether it is there
+        self.touched.add(key)  # all others ask so whether it is there
         super()._expire(key)
 
     def changes(self) -> dict[str, Row | None]:
