@@ -26,8 +26,11 @@ class Database(NamedTuple):
 
 
 @contextmanager
-def postgres() -> Iterator[Database]:
+def postgres(*settings: str) -> Iterator[Database]:
     """A PostgreSQL server.
+
+    Args:
+        settings: of its own, as "max_connections = 500".
 
     Raises:
         Absent: there is none.
@@ -46,6 +49,12 @@ def postgres() -> Iterator[Database]:
             link.execute("SELECT pg_reload_conf()")
 
     try:
+        if settings:
+            with psycopg.connect(server.url, autocommit=True) as link:
+                for setting in settings:
+                    link.execute(f"ALTER SYSTEM SET {setting}")  # type: ignore[arg-type]
+            with server.away():
+                pass
         yield Database(server.url, server.version, sync)
     finally:
         server.close()

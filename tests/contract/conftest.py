@@ -11,7 +11,7 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import mysql, postgres, redis_cli
+from tests.support import etcd, mysql, postgres, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
@@ -27,15 +27,15 @@ from .places import (
     QuorumPlace,
     RedisPlace,
 )
-from .queues import MemoryQueuePlace
+from .queues import EtcdPlace, MemoryQueuePlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
 PLACES = (
     *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
-    "queues",
+    *("queues", "etcd"),
 )
-QUEUES = ("queues",)
+QUEUES = ("queues", "etcd")
 TOPOLOGIES = ("cluster", "postgres", "mysql")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
@@ -154,6 +154,12 @@ def mysql_place() -> Iterator[MySQLPlace]:
     place = MySQLPlace(mysql.port(), mysql.name())
     yield place
     place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def etcd_place() -> EtcdPlace:
+    """A cluster of one, empty."""
+    return EtcdPlace(etcd.shared())
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiolock.core.holding.release import Release
-from aiolock.core.waiting.queue_entry import QueueEntry
-from aiolock.core.waiting.wait import GRANTED
 from tests.support import locks, redisson_wire
 
 from .plan import Plan
@@ -104,12 +102,8 @@ def _quiet(backend: Any) -> bool:
 
 
 def _known(runtime: Runtime) -> Iterator[str]:
-    yield from runtime.holds
-    for owner, entry in runtime.queue_entries.items():
-        if (
-            not isinstance(entry, QueueEntry) or entry.state is not GRANTED
-        ):  # it becomes a hold in the next turn, or ends
-            yield owner
+    yield from (owner for owner, hold in runtime.holds.items() if hold.entered)  # a task goes in at once, or gives up
+    yield from runtime.queue_entries
     scheduler = runtime.scheduler
     for items in scheduler._seconds.values():
         yield from (item._owner for item in items if isinstance(item, Release))

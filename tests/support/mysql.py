@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import functools
 import os
@@ -22,6 +21,8 @@ import pytest
 from pymysql import Error as Error
 
 from aiolock.testing.server import _free_port
+
+from .debian import locked, unpack
 
 BINARIES = ("mariadbd", "mysqld")
 PACKAGES = ("mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server-core-10.11")
@@ -83,46 +84,11 @@ def binary() -> Binary:
     root = Path(sys.prefix, "mariadb")
     with locked(Path(f"{root}.lock")):
         if not root.exists():
-            _unpack(root)
+            unpack(root, PACKAGES)
     found = next(root.glob("usr/sbin/mariadbd"), None)
     if found is None:
         pytest.skip(f"no mariadbd or mysqld on PATH, nor in apt: install one, or delete {root} to look again")
     return Binary(found, next(root.glob("usr/lib/*-linux-gnu*")), root / "usr/share/mysql")
-
-
-def _unpack(root: Path) -> None:
-    """Put a server into the folder, if Debian's tools find one; otherwise leave it empty."""
-    with tempfile.TemporaryDirectory(prefix="aiolock-deb-") as text:
-        folder = Path(text)
-        (folder / "lists/partial").mkdir(parents=True)
-        own = ["-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/", "-o", "APT::Sandbox::User="]
-
-        def run(*command: str) -> str | None:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-                return None if done.returncode else done.stdout
-            return None
-
-        run("apt-get", *own, "-o", "Debug::NoLocking=1", "update")
-        named = next((name for name in PACKAGES if run("apt-get", *own, "download", name) is not None), None)
-        if named is not None:
-            (package,) = folder.glob("*.deb")
-            needs = [one.split()[0] for one in (run("dpkg-deb", "-f", str(package), "Depends") or "").split(",")]
-            for name in needs:
-                if name.startswith("lib") and run("dpkg-query", "-W", name) is None:
-                    run("apt-get", *own, "download", name)
-            for archive in folder.glob("*.deb"):
-                run("dpkg-deb", "-x", str(archive), str(folder / "root"))
-        (folder / "root").mkdir(exist_ok=True)
-        shutil.move(folder / "root", root)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 class Running:

@@ -89,12 +89,16 @@ class OwnServer:
         with psycopg.connect(self.url) as link:
             return f"PostgreSQL {link.info.server_version // 10_000}"
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """It ends as in a crash, and is there again afterwards."""
+    def crash(self) -> None:
+        """It ends, and nothing is told to anybody."""
         postmaster = psutil.Process(self._server.get_pid())
         postmaster.send_signal(signal.SIGQUIT)
         postmaster.wait(20)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """It ends as in a crash, and is there again afterwards."""
+        self.crash()
         yield
         self._server.ensure_postgres_running()
 

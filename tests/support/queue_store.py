@@ -226,6 +226,8 @@ class QueueStore(Store):
         there = own.key in places
         if there:
             places[own.key] = places[own.key]._replace(weight=own.weight, depth=own.depth)
+            if own.lessened:
+                self.queues.last[own.path] = own.order, False
             self.queues.changed(own.path, own.key, gone=False)
         await self._return(lost)
         return there

@@ -29,6 +29,7 @@ from ...scripts.outcomes import (
     Standing,
 )
 from .calls import Ask, Enter, Keep, Leave, Look, Nest, Remove, Stay, Target, Want
+from .paths import Paths
 from .store import Away, OwnPlace, Place, Refusal, Store, View
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -39,12 +40,14 @@ class Places:
 
     Args:
         store: where the queues are.
+        paths: names them.
         spawn: runs what nobody waits for.
         told: told of each place that is in by now, without having asked.
     """
 
-    def __init__(self, store: Store, spawn: Spawn, told: Callable[[OwnPlace], None]) -> None:
+    def __init__(self, store: Store, paths: Paths, spawn: Spawn, told: Callable[[OwnPlace], None]) -> None:
         self._store = store
+        self._paths = paths
         self._spawn = spawn
         self._told = told
         self._own: dict[str, OwnPlace] = {}
@@ -276,7 +279,7 @@ class Places:
 
     async def _tell(self, place: Place, text: str) -> None:
         if place.owner:  # else it is another program's, which has no mailbox
-            await self._store.send(place.owner.partition(":")[0], text)
+            await self._store.send(self._paths.mailbox(place.owner.partition(":")[0]), text)
 
     async def _look(self, want: Look, sent_at: float) -> Standing:
         on = want.on

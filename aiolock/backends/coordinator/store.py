@@ -25,7 +25,16 @@ class Away(Exception):
 
 
 class Refusal(Exception):
-    """The store will not do that, however often you ask."""
+    """The store will not do that.
+
+    Args:
+        text: why, for users.
+        transient: perhaps it will later; or it may have done it.
+    """
+
+    def __init__(self, text: str, transient: bool = False) -> None:
+        super().__init__(text)
+        self.transient: bool = transient
 
 
 class Place(NamedTuple):
@@ -84,7 +93,7 @@ class OwnPlace:
         claimed: the store knows that.
         fence: its fencing token, once it is claimed.
         abandoned: the last one that had all of the name before it has vanished.
-        lessened: it had all of the name once.
+        lessened: it had all of the name once, which ended cleanly.
         depth: levels.
         tainted: a request of it went unanswered.
         until: clock time until which its user may count on it, as that was told last.
@@ -122,7 +131,7 @@ class OwnPlace:
     @property
     def noted(self) -> bool:
         """Whether the store notes how it ends."""
-        return self.claimed and (self.whole or self.lessened)
+        return self.claimed and self.whole
 
 
 Moved = Callable[[OwnPlace, str, bool], None]
@@ -181,7 +190,9 @@ class Store(Protocol):
         """Make each last for its ttl from now on; return which are still there."""
 
     async def rewrite(self, own: OwnPlace) -> bool:
-        """Tell of its weight and depth; return whether it is still there."""
+        """Tell of its weight and depth, and of the clean end of all it had, if it has less now; return whether it is
+        still there.
+        """
 
     async def remove(self, path: str, places: Sequence[Place]) -> int:
         """End places, whoever has them; return how many were still there."""
