@@ -80,6 +80,20 @@ async def test_a_count_whose_answer_is_lost_is_not_repeated(lost: Literal["reque
         assert await latch.count() == left
 
 
+async def test_who_counts_last_wakes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the message is denied. Kept by RCountDownLatch.count_down: `settle`."""
+    backend = MemoryBackend()
+    monkeypatch.setattr(backend.store, "publish", lambda *_: 0)
+    async with LockManager(backend, recheck=60.0) as locks:
+        latch = Redisson(locks).count_down_latch(NAME)
+        await latch.try_set_count(1)
+        waiting = asyncio.ensure_future(latch.wait())
+        await settle(backend)
+        await latch.count_down()
+        await settle(backend)
+        assert waiting.done()
+
+
 async def test_a_holder_without_an_expiry_is_asked_for_rarely() -> None:
     """As somebody's PERSIST leaves one. Kept by Race._pause: `pttl >= 0`."""
     backend = MemoryBackend()
