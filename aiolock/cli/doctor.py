@@ -118,7 +118,7 @@ async def _examine(connection: Connection) -> Report:
         report.findings = [(source, found) for found in examine_file(abilities)]
         return report
     if isinstance(source, str) and store_of(source) == "postgresql":
-        from ..backends.postgres import DatabaseReader
+        from ..backends.postgres.reader import DatabaseReader
 
         reader = DatabaseReader(source)
         try:
@@ -131,7 +131,7 @@ async def _examine(connection: Connection) -> Report:
             report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
         return report
     if isinstance(source, str) and store_of(source) == "mysql":
-        from ..backends.mysql import DatabaseReader as MySQLReader
+        from ..backends.mysql.reader import DatabaseReader as MySQLReader
 
         looker = MySQLReader(source)
         try:

@@ -152,7 +152,8 @@ async def test_the_network_loses_an_answer(database: Database, action: str) -> N
     """The server has committed. Kept by Unavailable: `ran`."""
     async with FaultProxy(*database.where, framing=database.framing) as proxy:
         behind = database.behind(proxy.port)
-        async with LockManager(behind, request_timeout=1.0) as one, LockManager(database.url) as two:
+        patience = 2.0 if action == "lose_reply" else 10.0  # for an answer that does not come
+        async with LockManager(behind, request_timeout=patience) as one, LockManager(database.url) as two:
             async with one.lock("x") as before:
                 pass
             rule = getattr(proxy, action)(matching=database.writes)

@@ -79,6 +79,10 @@ class Loaded(Store):
         self.touched.add(key)
         super().set(key, value, px)
 
+    def flush(self) -> None:
+        self.touched.update(self._rows)
+        super().flush()
+
     def _expire(self, key: str) -> None:
         self.touched.add(key)  # all but set() ask so whether it is there
         super()._expire(key)

@@ -7,7 +7,8 @@ from typing import Any, LiteralString, cast
 import asyncpg
 import psycopg
 
-from aiolock.backends.postgres import DatabaseReader, PostgresEngine
+from aiolock.backends.postgres import PostgresEngine
+from aiolock.backends.postgres.reader import DatabaseReader
 from aiolock.backends.postgres.session import SCHEMA
 from tests.support import postgres
 from tests.support.database import DatabaseSide
@@ -51,7 +52,7 @@ class PostgresDatabase(Database):
     @classmethod
     def new(cls) -> PostgresDatabase:
         name = f"own_{postgres.dsn().rpartition('test_')[2].partition('?')[0]}_{next(NUMBERS)}"
-        made = cls(str(postgres.server().get_uri(database=name)))
+        made = cls(postgres.url(name))
         made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
         return made
 
