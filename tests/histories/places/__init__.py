@@ -11,7 +11,7 @@ from .served import Postgres as Postgres
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
-_ALL = (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL, Etcd)
 PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL | Etcd]] = {
-    place.name: place for place in _ALL
+    place.name: place
+    for place in (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL, Etcd)
 }
