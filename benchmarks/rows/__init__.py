@@ -43,7 +43,6 @@ ROWS = [
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("PG", "in PostgreSQL, beside its own ways", "benchmarks.rows.databases:in_postgres", quick=False),
     Row("MY", "in MariaDB, beside its own ways", "benchmarks.rows.databases:in_mysql", quick=False),
-    Row("JV", "wake-ups on Redisson's wire, beside its own", "benchmarks.rows.redisson:wake_ups", quick=False),
     Row("PS", "in PostgreSQL, beside an old snapshot", "benchmarks.rows.snapshot:in_postgres", quick=False),
     Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False),
     Row("PL", "in PostgreSQL, beside many that listen", "benchmarks.rows.listeners:in_postgres", quick=False),

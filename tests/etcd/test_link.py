@@ -61,3 +61,14 @@ async def test_what_waits_for_an_answer_ends_with_the_connection(server: Etcd) -
         await silent.ask(STATUS, b"")
     assert silent.closed
     held.close()
+
+
+async def test_patience_follows_the_shortest_ttl(locks: LockManager) -> None:
+    """A silent member is left early enough to renew elsewhere. Kept by `EtcdStore._set_patience`."""
+    cluster = locks._runtime.backend._store._cluster  # type: ignore[attr-defined]
+    async with locks.lock("a", ttl=12.0):
+        assert cluster.patience == cluster._link.patience == 2.0
+        async with locks.lock("b", ttl=2.0):
+            assert cluster._link.patience == 0.5
+        assert cluster._link.patience == 2.0
+    assert cluster._link.patience == 3.0

@@ -6,10 +6,12 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import aiosqlite
 import pytest
 
-from aiolock import ConfigurationError, LockLost, LockManager, LossReason, NotOwned
+from aiolock import ConfigurationError, LockLost, LockManager, LossReason, NotOwned, fenced
 from aiolock.recipes import etcd_place
+from aiolock.recipes.fenced import FENCES_TABLE
 from aiolock.testing import MemoryBackend
 from tests.support.etcd import Etcd, text64
 
@@ -108,6 +110,18 @@ async def test_the_fence_guards_a_write_to_etcd(server: Etcd, locks: LockManager
     assert not server.ask("kv/txn", body).get("succeeded")
     with pytest.raises(NotOwned):
         etcd_place(lease)
+
+
+async def test_fenced_transactions(locks: LockManager) -> None:
+    """Of another database: the revision is a fence like any other."""
+    async with aiosqlite.connect(":memory:", isolation_level=None) as connection:
+        await connection.execute(FENCES_TABLE)
+        await connection.execute("CREATE TABLE t (x)")
+        for number in range(2):
+            async with locks.lock("a") as lease, fenced(lease, connection):
+                await connection.execute("INSERT INTO t VALUES (?)", (number,))
+        rows = await (await connection.execute("SELECT x FROM t")).fetchall()
+        assert [*rows] == [(0,), (1,)]
 
 
 async def test_whose_place_has_no_fence(locks: LockManager) -> None:

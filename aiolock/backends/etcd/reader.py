@@ -75,7 +75,9 @@ class EtcdReader(Reader):
         return views
 
     async def scan(self, pattern: str, most: int = 1000, of_type: str = "") -> AsyncIterator[list[str]]:
-        """See `Reader.scan`. Costs a round trip for `most` places of the namespace."""
+        """See `Reader.scan`; nothing here has a type of Redis. Costs a round trip for `most` places."""
+        if of_type:
+            return
         store, paths = await self._use(pattern), Paths(_namespace(pattern))
         matches, keys = matcher(pattern), Keys(_namespace(pattern))
         after = f"{paths.root}/"
