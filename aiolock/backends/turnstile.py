@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from ..clock import Clock
@@ -35,8 +36,8 @@ class Lane(Protocol):
     def open(self) -> bool:
         """Whether the server answers, for all that is known."""
 
-    async def take(self, name: str) -> Pass:
-        """Wait for the turn.
+    async def take(self, name: str) -> Pass | None:
+        """Wait for the turn; None if it is not to be had here any more.
 
         Raises:
             AiolockError: it is not to be had here.
@@ -94,12 +95,9 @@ class Turnstile:
 
     async def _line(self, name: str, turn: Turn) -> None:
         for lane in self._lanes:
-            if lane.open:
-                try:
+            if turn.held is None and lane.open:
+                with suppress(AiolockError):
                     turn.held = await lane.take(name)
-                    break
-                except AiolockError:
-                    continue
         turn.passed = True
         turn.passes()
 

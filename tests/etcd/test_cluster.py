@@ -51,7 +51,7 @@ def leave_to_others(three: Etcd) -> None:
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 @pytest.mark.parametrize("who", ["first", "leader"])
 async def test_a_member_fails(three: Etcd, locks: LockManager, how: str, who: str) -> None:
-    """The lease lives on, and a waiter gets in. Kept by `Link._look_out`, and `EtcdCluster._reconnect`."""
+    """The lease lives on, and a waiter gets in. Kept by `Link._scope`, and `EtcdCluster._reconnect`."""
     failing = three.members[0] if who == "first" else three.leader()
     assert failing is not None
     async with LockManager(three.url, ttl=TTL) as others, locks.lock("a") as lease:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...clock import Clock
-from ...errors import AiolockError, BackendError
+from ...errors import AiolockError
 from ...scripts.base import Call
 from ..base import Abilities, Backend, Wake
 from ..turnstile import Pass
@@ -85,11 +85,11 @@ class NodeLane:
         """Whether the node answers, for all that is known."""
         return self._node.ready and not self._node.suspect and self._node.unreachable is None
 
-    async def take(self, name: str) -> Pass:
-        """Wait for the turn.
+    async def take(self, name: str) -> Pass | None:
+        """Wait for the turn; None if the node does not answer any more.
 
         Raises:
-            AiolockError: the server refuses, or does not answer any more.
+            AiolockError: it refuses, or has not answered.
         """
         locks = await self._opened()
         waiting: asyncio.Future[Pass] = asyncio.ensure_future(locks.lock(name).acquire())
@@ -101,7 +101,7 @@ class NodeLane:
             raise
         if not waiting.done():
             await _give_back(waiting)
-            raise BackendError(name, f"{self._node.label} does not answer any more", transient=True)
+            return None
         return waiting.result()
 
     async def aclose(self) -> None:
