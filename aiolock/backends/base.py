@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..record import Record
 from ..scripts.base import Call
+
+if TYPE_CHECKING:
+    from .turnstile import Turnstile
 
 R = TypeVar("R")
 
@@ -36,7 +39,7 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
-        single: all keys are on one server, and stay there.
+        single: all keys are on one server at a time.
         requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
@@ -67,7 +70,7 @@ class Abilities(Record):
         """
         if self.store != "Redis" or not (self.queues and self.single):
             raise ConfigurationError(
-                "", f"{what} need a manager of one Redis server: no cluster, Sentinels, quorum or other store"
+                "", f"{what} need a manager of one Redis server, or of its Sentinels: no cluster, quorum or other store"
             )
 
     def need_queues(self, name: str, what: str) -> None:
@@ -103,6 +106,7 @@ class Backend(Protocol):
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 if there are none.
         abilities: what it can do beyond running the lock's scripts.
+        turnstile: where processes line up that want the same name; None where a server keeps a queue.
         unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
             nothing is known. On a quorum: why no majority can; on a cluster: why one of its masters cannot.
     """
@@ -110,6 +114,7 @@ class Backend(Protocol):
     clock: Clock
     db: int
     abilities: Abilities = Abilities()
+    turnstile: Turnstile | None = None
 
     @property
     def unreachable(self) -> AiolockError | None:

@@ -118,7 +118,7 @@ async def _examine(connection: Connection) -> Report:
         report.findings = [(source, found) for found in examine_file(abilities)]
         return report
     if isinstance(source, str) and store_of(source) == "postgresql":
-        from ..backends.postgres import DatabaseReader
+        from ..backends.postgres.reader import DatabaseReader
 
         reader = DatabaseReader(source)
         try:
@@ -131,7 +131,7 @@ async def _examine(connection: Connection) -> Report:
             report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
         return report
     if isinstance(source, str) and store_of(source) == "mysql":
-        from ..backends.mysql import DatabaseReader as MySQLReader
+        from ..backends.mysql.reader import DatabaseReader as MySQLReader
 
         looker = MySQLReader(source)
         try:
@@ -139,6 +139,17 @@ async def _examine(connection: Connection) -> Report:
         finally:
             await looker.close()
         report.findings = [(looker.address, found) for found in examine_mysql(variables)]
+        return report
+    if isinstance(source, str) and store_of(source) == "etcd":
+        from ..backends.etcd.reader import EtcdReader, MemberStatus
+        from .etcd_examination import examine_member, examine_members
+
+        members = EtcdReader(source)
+        statuses = await members.statuses()
+        for status in statuses:
+            shown = status.address if isinstance(status, MemberStatus) else members.address
+            report.findings += [(shown, found) for found in examine_member(status)]
+        report.findings += [(members.address, found) for found in examine_members(statuses)]
         return report
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)

@@ -128,15 +128,15 @@ def examine_database(row: Sequence[object]) -> Iterator[Finding]:
     if isinstance(in_place, float) and in_place < IN_PLACE:
         advice = "fillfactor is 50, and the key has the only index: see `\\d+ aiolock.rows` in psql"
         text = f"{in_place:.0%} of updates are HOT, so the table of locks grows: has it an index or a setting of yours?"
+        yield Finding("table", Level.ADVICE, text, advice)
+    if isinstance(old, int) and old > MANY:
+        text = "a transaction is open for so long that VACUUM removes nothing, and locks become slower"
         yield Finding(
             "table",
             Level.ADVICE,
             text,
-            "see `\\d+ aiolock.rows` in psql; fillfactor is 50, and the key has the only index",
+            "end it: see backend_xmin in pg_stat_activity; or give locks a database of their own",
         )
-    if isinstance(old, int) and old > MANY:
-        text = "a transaction is open for so long that VACUUM removes nothing, and locks become slower"
-        yield Finding("table", Level.ADVICE, text, "end it: see backend_xmin in pg_stat_activity")
 
 
 def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:

@@ -55,6 +55,11 @@ class Runtime(Services):
         self.queue_entries.clear()
         self.ending.clear()
 
+    def contended(self, name: str) -> None:
+        """See `Services`."""
+        if self.backend.turnstile is not None:
+            self.backend.turnstile.note(name)
+
     def freed(self, kind: str, name: str) -> None:
         """See `Services`."""
         gate = self.gates.get((kind, name))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..core.lease import Lease
 from ..errors import ConfigurationError
 from ..primitives.rw_lock import FULL
 from .fenced_transaction import FENCES_TABLE as FENCES_TABLE
 from .fenced_transaction import FencedTransaction
-from .transactions import transactions
+from .transactions import finished, transactions
 
 C = TypeVar("C")
-T = TypeVar("T")
 
 
 def fenced(lease: Lease, connection: C) -> AbstractAsyncContextManager[C]:
@@ -90,21 +89,12 @@ class FencedBlock(AbstractContextManager[C]):
         self._block = _block(lease, connection, awaited=False)
 
     def __enter__(self) -> C:
-        return _finished(self._block.__aenter__())
+        return finished(self._block.__aenter__())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return _finished(self._block.__aexit__(kind, error, trace))
-
-
-def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        found: T = stop.value
-        return found
-    raise RuntimeError("a connection without await has waited")
+        return finished(self._block.__aexit__(kind, error, trace))
 
 
 def keys_of(lease: Lease) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -35,7 +36,8 @@ async def hold_in(
 
     Args:
         connection: with your transaction open: an asyncpg connection, a psycopg `AsyncConnection`, or an `AsyncSession`
-            or `AsyncConnection` of SQLAlchemy. The isolation level is READ COMMITTED, as it is by default.
+            or `AsyncConnection` of SQLAlchemy. The isolation level is READ COMMITTED, as it is by default. For others
+            see `aiolock.sync.hold_in`.
         name: of a `lock()`, `fair_lock()`, or part of a `multi_lock()`; the other kinds know nothing of it.
         timeout: seconds to wait at most; 0 tries once, and None waits for as long as it takes.
         namespace: of the manager's locks.
@@ -59,9 +61,25 @@ async def hold_in(
             await connection.execute("UPDATE orders SET paid = true WHERE id = 42")
         ```
     """
+    await hold(transactions(name, connection, awaited=True, use="hold_in()"), name, timeout, namespace, asyncio.sleep)
+
+
+async def hold(
+    own: Transactions,
+    name: str,
+    timeout: float | timedelta | None,
+    namespace: str,
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Do what `hold_in` says.
+
+    Args:
+        own: what the user's connection can do.
+        name, timeout, namespace: see there.
+        sleep: waits so many seconds.
+    """
     check_name(name)
     ends = check_timeout(name, "timeout of hold_in()", timeout)
-    own = transactions(name, connection, awaited=True, use="hold_in()")
     if own.dialect != "postgresql":
         raise _unfit(name, f"in the PostgreSQL database that keeps the locks, not in {own.dialect}")
     key = Keys(namespace).of("lock", name).lock
@@ -82,7 +100,7 @@ async def hold_in(
         if left == 0:
             text = f"lock {name!r} was not acquired within {format_seconds(ends or 0)} s: {_who(taken)}"
             raise AcquireTimeout(name, text)
-        await asyncio.sleep(min(pause, taken / 1000, LONGEST_PAUSE if left is None else left))
+        await sleep(min(pause, taken / 1000, LONGEST_PAUSE if left is None else left))
         pause = min(2 * pause, LONGEST_PAUSE)
 
 

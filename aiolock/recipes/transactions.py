@@ -1,19 +1,20 @@
 """Transactions of a user's own connection, whatever library made it. No such library is imported for that.
 
 What a connection of threads answers is a value; what one of asyncio answers is awaited. One class serves both: with the
-first it never waits, so `fenced_block` can run it without a loop.
+first it never waits, so `finished` can run it without a loop.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..errors import ConfigurationError
 
+T = TypeVar("T")
 Value = str | int | None
 Connection = Any
 """A user's: see `fenced()` for the types."""
@@ -289,10 +290,19 @@ def transactions(name: str, connection: Connection, awaited: bool, use: str = "f
         if library in _libraries(connection) and _has(connection, attribute):
             if _awaits(connection) is awaited:
                 return known(connection)
-            remedy = "use aiolock.sync.fenced()" if awaited else "use aiolock.fenced()"
-            raise _unknown(name, connection, use, remedy if use == "fenced()" else "give one of asyncio")
+            raise _unknown(name, connection, use, f"use aiolock.sync.{use}" if awaited else f"use aiolock.{use}")
     which = "aiosqlite, asyncpg, psycopg, sqlalchemy" if awaited else "django, psycopg, sqlalchemy, sqlite3"
     raise _unknown(name, connection, use, f"give one connection or session of {which}")
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what waits for nothing on a loop; return what it returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        found: T = stop.value
+        return found
+    raise RuntimeError("a connection without await has waited")
 
 
 def _unknown(name: str, connection: Connection, use: str, remedy: str) -> ConfigurationError:

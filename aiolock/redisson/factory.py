@@ -27,7 +27,7 @@ class Redisson:
         locks: the manager, entered or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server.
+        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
 
     Example:
         ```python

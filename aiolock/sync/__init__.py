@@ -15,6 +15,7 @@ from .options import LockOptions as LockOptions
 from .rw_lock import RWLock as RWLock
 from .rw_lock import RWLockSide as RWLockSide
 from .semaphore import Semaphore as Semaphore
+from .transaction_lock import hold_in as hold_in
 
 __all__ = [
     "Condition",
@@ -29,4 +30,5 @@ __all__ = [
     "RWLockSide",
     "Semaphore",
     "fenced",
+    "hold_in",
 ]

@@ -221,7 +221,7 @@ class Redisson:
         locks: the manager, open or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server.
+        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
 
     Example:
         ```python

@@ -36,11 +36,11 @@ PLACES = (
     *("queues", "etcd"),
 )
 QUEUES = ("queues", "etcd")
-REPEATED = ("mysql", "etcd")
-TOPOLOGIES = ("cluster", "postgres", "mysql")
+REPEATED = ("mysql",)
+TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
-    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py"),
+    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py", "test_request_release.py", "test_clients.py"),
 )
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
@@ -82,8 +82,12 @@ def _means(test: pytest.Item, place: str) -> bool:
         return False  # it is refused elsewhere
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
+    if place in QUEUES and test.path.name not in IN_QUEUES:
+        return False
+    if place == "etcd" and test.path.name != "test_lock.py":
+        return bool(test.config.getoption("--topologies"))  # in memory it is the same backend
     if place in QUEUES:
-        return test.path.name in IN_QUEUES
+        return True
     if place == "threads":
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":

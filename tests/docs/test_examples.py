@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from tests.support import postgres
+import pytest
+
+from tests.support import mysql, postgres
 
 from .blocks import ROOT
 
@@ -46,6 +48,12 @@ async def test_the_old_locks_break(redis_url: str) -> None:
 async def test_the_locks_of_sql_break() -> None:
     """Each asserts what it says."""
     assert len(await example("database_locks").show(postgres.dsn())) == 3
+
+
+@pytest.mark.mysql
+async def test_the_locks_of_sql_break_in_mysql() -> None:
+    """Each asserts what it says."""
+    assert len(await example("mysql_locks").show(mysql.url())) == 3
 
 
 def test_what_a_pair_costs_a_thread(redis_url: str) -> None:

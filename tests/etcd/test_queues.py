@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from aiolock import LockLost, LockManager, LossReason
+from aiolock import ConfigurationError, LockLost, LockManager, LossReason, NotOwned
+from aiolock.recipes import etcd_place
+from aiolock.testing import MemoryBackend
 from tests.support.etcd import Etcd, text64
 
 QUEUE = "aiolock/lock/a/"
@@ -98,12 +100,29 @@ async def test_a_holder_that_vanished(server: Etcd, locks: LockManager, others: 
 async def test_the_fence_guards_a_write_to_etcd(server: Etcd, locks: LockManager) -> None:
     """As the page says: a transaction that compares the place's create-revision is refused once it is gone."""
     lease = await locks.lock("a").acquire()
-    (pair,) = server.pairs(QUEUE, "aiolock/lock/a0")
-    compare = {"key": text64(pair["key"]), "target": "CREATE", "create_revision": lease.fence}
+    place = etcd_place(lease)
+    compare = {"key": text64(place.key), "target": "CREATE", "create_revision": place.revision}
     body = {"compare": [compare], "success": [{"request_put": {"key": text64("mine"), "value": text64("1")}}]}
     assert server.ask("kv/txn", body).get("succeeded")
     await lease.release()
     assert not server.ask("kv/txn", body).get("succeeded")
+    with pytest.raises(NotOwned):
+        etcd_place(lease)
+
+
+async def test_whose_place_has_no_fence(locks: LockManager) -> None:
+    """Kept by `etcd_place`."""
+    rw = locks.rw_lock("a")
+    async with rw.read as lease:
+        with pytest.raises(ConfigurationError, match="is a reader's, whose fence is the last writer's"):
+            etcd_place(lease)
+    async with rw.write as lease:
+        assert etcd_place(lease).revision == lease.fence
+    async with LockManager(MemoryBackend()) as elsewhere, elsewhere.lock("a") as lease:
+        with pytest.raises(ConfigurationError, match="needs a lease in etcd, and 'a' is kept elsewhere"):
+            etcd_place(lease)
+    with pytest.raises(ConfigurationError, match="needs the lease that acquire"):
+        etcd_place("a")  # type: ignore[arg-type]
 
 
 async def test_a_longer_ttl(server: Etcd, locks: LockManager) -> None:

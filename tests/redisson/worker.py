@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, Sentinel
 
 from aiolock import Lease, LockManager
 from aiolock.redisson import Redisson
@@ -122,11 +122,34 @@ class Crew:
         return torn
 
 
+def sentinels_of(url: str) -> tuple[list[tuple[str, int]], str]:
+    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`."""
+    places, _, service = url.removeprefix("sentinel://").partition("/")
+    pairs = (place.partition(":") for place in places.split(","))
+    return [(host, int(port)) for host, _, port in pairs], service
+
+
+def manager(url: str, ttl: float) -> LockManager:
+    """A manager of a server, or of what Sentinels say is one."""
+    if not url.startswith("sentinel:"):
+        return LockManager(url, ttl=ttl)
+    addresses, service = sentinels_of(url)
+    return LockManager.sentinel(addresses, service=service, ttl=ttl)
+
+
+def client(url: str) -> Redis:
+    """A client of the same."""
+    if not url.startswith("sentinel:"):
+        return Redis.from_url(url)
+    addresses, service = sentinels_of(url)
+    return Sentinel(addresses).master_for(service)
+
+
 async def main() -> None:
     url, ttl_ms = sys.argv[1:]
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with LockManager(url, ttl=float(ttl_ms) / 1000) as locks, Redis.from_url(url) as redis:
+    async with manager(url, float(ttl_ms) / 1000) as locks, client(url) as redis:
         crew = Crew(locks, redis)
         print("ready", locks._runtime.binding.id, "aiolock", flush=True)
         while line := await reader.readline():

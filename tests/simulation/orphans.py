@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiolock.core.holding.release import Release
-from tests.support import locks
+from tests.support import locks, redisson_wire
 
 from .plan import Plan
 from .process import NEVER, Process
@@ -57,6 +57,7 @@ class Orphans:
         if not self._plan.kill:
             for key in locks.tombstones(self._store):
                 self._unburied[key.partition(":dead:")[2]] = NEVER
+            self._unburied.update(dict.fromkeys(redisson_wire.tombstones(self._store), NEVER))
 
     def look(self, processes: list[Process], managers: list[LockManager]) -> None:
         """Fail if there is one for longer than a moment."""
@@ -91,6 +92,7 @@ class Orphans:
         """The owners of what is held, and its keys."""
         for key in locks.held_names(self._store):
             yield from ((owner, key) for owner in locks.holders(self._store, key))
+        yield from redisson_wire.holders(self._store)
 
 
 def _quiet(backend: Any) -> bool:

@@ -48,7 +48,7 @@ def ours(code: str) -> set[str]:
         ("from aiolock import LockManager", 73),
         ("from aiolock import LockManager, LockLost, Lock, Lease, events", 73),
         (SERVER, 97),
-        ("import aiolock.sync", 138),
+        ("import aiolock.sync", 139),
     ],
 )
 def test_how_many_modules(code: str, most: int) -> None:
@@ -90,6 +90,13 @@ def test_rare_parts_are_imported_on_first_use() -> None:
     rare |= {"aiolock.recipes", "aiolock.scripts.queue", "aiolock.scripts.multi", "aiolock.contrib", "aiolock.sync"}
     assert found & rare == set()
     assert found >= {"aiolock.backends.redis", "redis"}
+
+
+@pytest.mark.parametrize("source", ["postgresql://localhost/app", "mysql://localhost/app"])
+def test_locks_in_a_database_need_no_redis(source: str) -> None:
+    """Nor do they need what only looks at them. Kept by the packages of these backends."""
+    found = imported(f"import aiolock\naiolock.LockManager({source!r})")
+    assert not any(name.startswith(("redis", "aiolock.backends.redis", "aiolock.backends.survey")) for name in found)
 
 
 @pytest.mark.parametrize("source", ["sqlite:///locks.db", "memory://"])

@@ -26,10 +26,9 @@ NAME = "order:42"
     [
         lambda: LockManager.quorum(["redis://a", "redis://b", "redis://c"]),
         lambda: LockManager.cluster(["redis://a:1"]),
-        lambda: LockManager.sentinel([("a", 1)], service="main"),
         lambda: LockManager("sqlite:///locks.db"),
     ],
-    ids=["quorum", "cluster", "sentinel", "sqlite"],
+    ids=["quorum", "cluster", "sqlite"],
 )
 def test_where_it_cannot_be(make: Callable[[], LockManager]) -> None:
     """Refused before anything is held. Kept by Abilities.need_single."""

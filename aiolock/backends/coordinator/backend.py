@@ -189,15 +189,17 @@ class CoordinatorBackend(Backend):
 
     # Outages.
 
-    def _lost(self, error: AiolockError) -> None:
-        self.unreachable = error
+    def _lost(self, error: AiolockError, away: bool) -> None:
         if self._loop is None:
+            self.unreachable = error
             return
         if self._away_since is None:
             self._away_since = self.clock.now()
             self._tell(Disconnected(self._store.address, error, f"cannot be used ({error})"))
-        for call in list(self._calls):
-            call.unreachable(error)
+        if away:
+            self.unreachable = error
+            for call in list(self._calls):
+                call.unreachable(error)
 
     def _back(self) -> None:
         self.unreachable = None

@@ -68,11 +68,13 @@ class View(NamedTuple):
         places: first to last.
         seen: when that was: the store's own, for watches.
         fence: that of the last one that had all of the name; 0 if it is unknown.
+        held: it has not left: it holds the name, or has vanished.
     """
 
     places: Sequence[Place]
     seen: int = 0
     fence: int = 0
+    held: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -138,6 +140,12 @@ Moved = Callable[[OwnPlace, str, bool], None]
 """Told of a place, the key of what it watches, and whether that is gone for sure; otherwise it may have changed."""
 
 
+Lost = Callable[[AiolockError, bool], None]
+"""Told why there is no connection any more, and again while there is none; and whether nobody can be reached at all, so
+that those who need an answer soon need not wait for one.
+"""
+
+
 class Store(Protocol):
     """One store, used by one manager on one loop.
 
@@ -154,12 +162,12 @@ class Store(Protocol):
     address: str
     clock: Clock
 
-    async def open(self, moved: Moved, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         """Connect.
 
         Args:
             moved: told of what happens to what is watched.
-            lost: told why, if there is no connection any more, and with each attempt to get one that fails.
+            lost: told of outages.
             back: told when there is one again; all watches are gone then.
         """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ssl
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -44,6 +45,12 @@ class EtcdAddress:
                 "", f"the URL of etcd has {unknown[0]!r}: only etcds:// has options, which are ca, cert and key"
             )
         self.tls: ssl.SSLContext | None = _tls(options) if parts.scheme == "etcds" else None
+
+    def only(self, host: str, port: int) -> EtcdAddress:
+        """The same, of one member."""
+        made = copy.copy(self)
+        made.members, made.shown = [(host, port)], f"{host}:{port}"
+        return made
 
     @staticmethod
     def _member(text: str) -> tuple[str, int]:

@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from grpclib.exceptions import GRPCError
+
 from ...clock import backoff
-from ...errors import AiolockError, BackendError, ConfigurationError
-from ..coordinator.store import Away, Refusal
+from ...errors import BackendError, ConfigurationError
+from ..base import nothing
+from ..coordinator.store import Away, Lost, Refusal
 from .address import EtcdAddress
 from .link import LEAST, PATIENCE, Link
 from .messages import AUTHENTICATE, STATUS, TXN, get, txn
 from .watches import Told, Watches
 from .wire import Message, data
 
+LASTING = 1.0
+"""Seconds after which a connection has proved to be one: if it fails sooner, the next is not made at once."""
 OLDEST = (3, 4)
 """The first one that lets clients number their watches."""
 
@@ -42,6 +47,8 @@ class EtcdCluster:
         self._patience = PATIENCE
         self._link: Link | None = None
         self._ready: asyncio.Future[Link] | None = None
+        self._since = 0.0  # loop time at which it was connected
+        self._hasty = 0  # connections that failed at once, in a row
         self._always: dict[str, Told] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,11 +68,11 @@ class EtcdCluster:
         if self._link is not None:
             self._link.patience = self._patience
 
-    async def open(self, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, lost: Lost, back: Callable[[], None]) -> None:
         """Connect.
 
         Args:
-            lost: told why there is no connection any more, and of each attempt that fails.
+            lost: see `Store.open`.
             back: told when there is one again.
 
         Raises:
@@ -133,20 +140,36 @@ class EtcdCluster:
         except BaseException:
             link.close()
             raise
-        assert self._ready is not None
+        if link.closed or self._ready is None:  # it failed as soon as it had answered; or all is being closed
+            link.close()
+            raise Away(BackendError("", f"etcd at {link.address} has closed the connection", transient=True), ran=False)
         self._link, self.watches = link, Watches(link)
         for key, told in self._always.items():
             self.watches.add(key, 0, told, puts_only=True)
         self.spawn(self.watches.run())
+        self._since = asyncio.get_running_loop().time()
         self._ready.set_result(link)
+
+    async def dial(self, timeout: float) -> Link:
+        """Return a connection to the first member, whatever it is like, that is closed by the caller. Raises `Away`."""
+        (host, port), source = self._members[0], self._source
+        link = Link(host, port, source.tls, nothing)
+        try:
+            async with asyncio.timeout(timeout):
+                await self._log_in(link)
+        except TimeoutError as error:
+            link.close()
+            why = BackendError("", f"etcd at {link.address} gave no answer in time", transient=True)
+            raise Away(why, ran=False) from error
+        except BaseException:
+            link.close()
+            raise
+        return link
 
     async def _introduce(self, link: Link) -> None:
         """Make sure that the member can be used: it lets the user in, and has a leader."""
-        source = self._source
         try:
-            if source.user:
-                body = data(1, source.user.encode()) + data(2, source.password.encode())
-                link.token = Message(await link.ask(AUTHENTICATE, body)).data(2).decode()
+            await self._log_in(link)
             self.version = await _version(link)
             await link.ask(TXN, txn([], [get(self._probe)]))
         except Refusal as why:
@@ -158,14 +181,22 @@ class EtcdCluster:
         if self.version and number_of(self.version) < OLDEST:
             raise ConfigurationError("", f"etcd at {link.address} is {self.version}, and 3.4 or newer is needed")
 
+    async def _log_in(self, link: Link) -> None:
+        source = self._source
+        if source.user:
+            body = data(1, source.user.encode()) + data(2, source.password.encode())
+            link.token = Message(await link.ask(AUTHENTICATE, body)).data(2).decode()
+
     def _failed(self, why: Exception) -> None:
         """The connection failed: another member takes over."""
         if self._ready is None or self._link is None:
             return  # it is being opened, or closed
         self._link, self.watches = None, None
-        self._ready = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._hasty = self._hasty + 1 if loop.time() < self._since + LASTING else 0
+        self._ready = loop.create_future()
         self._rotate()
-        self._on_lost(BackendError("", f"the connection to etcd was lost: {why}", transient=True))
+        self._on_lost(BackendError("", f"the connection to etcd was lost: {why}", transient=True), False)
         self.spawn(self._reconnect())
 
     def _rotate(self) -> None:
@@ -173,14 +204,20 @@ class EtcdCluster:
 
     async def _reconnect(self) -> None:
         attempt = 0
+        if self._hasty:
+            await asyncio.sleep(backoff(self._hasty - 1, 0.05, 1.0))
+        answered = False
         while self._ready is not None:
             try:
                 await self._connect()
             except (Away, ConfigurationError) as why:
                 attempt += 1
                 self._rotate()
-                self._on_lost(why.error if isinstance(why, Away) else why)
+                # One that answers, if only that it has no leader, shows that the cluster is there: elections are short.
+                answered = answered or isinstance(why.__cause__, GRPCError | Refusal)
                 if attempt % len(self._members) == 0:
+                    self._on_lost(why.error if isinstance(why, Away) else why, not answered)
+                    answered = False
                     await asyncio.sleep(backoff(attempt // len(self._members) - 1, 0.05, 1.0))
             else:
                 self._on_back()

@@ -13,7 +13,7 @@ from typing import Any
 from grpclib.client import Channel, Stream, StreamStreamMethod, UnaryUnaryMethod
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from ...clock import format_seconds
 from ...errors import BackendError
@@ -23,7 +23,6 @@ PATIENCE = 3.0
 """Seconds without an answer after which another member is asked, at most."""
 LEAST = 0.5
 """The same, at least: a busy machine is not a dead one."""
-_LOST = (ConnectionError, OSError, StreamTerminatedError, ProtocolError, asyncio.IncompleteReadError)
 _UNSURE = (Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED, Status.CANCELLED, Status.RESOURCE_EXHAUSTED, Status.UNKNOWN)
 """It may have been done, or may be if it is asked for again."""
 
@@ -60,8 +59,7 @@ class Link:
         self._failed = failed
         self._channel = Channel(host, port, codec=_Raw(), ssl=tls)
         self._methods: dict[str, UnaryUnaryMethod[bytes, bytes]] = {}
-        self._asked: dict[object, float] = {}  # since when, in this order
-        self._check: asyncio.TimerHandle | None = None
+        self._scopes: set[asyncio.Timeout] = set()  # of what waits for this connection
         self.closed: bool = False
 
     async def ask(self, path: str, body: bytes) -> bytes:
@@ -74,30 +72,30 @@ class Link:
         method = self._methods.get(path)
         if method is None:
             method = self._methods[path] = UnaryUnaryMethod(self._channel, path, bytes, bytes)
-        with self._patiently(), self._translated():
-            return await method(body, metadata=self._metadata())
+        with self._translated():
+            async with self._scope(self.patience):
+                return await method(body, metadata=self._metadata())
 
     @asynccontextmanager
-    async def stream(self, path: str) -> AsyncIterator[Stream[bytes, bytes]]:
-        """Open a stream in both directions. Raises the same."""
+    async def stream(self, path: str, patience: float | None = None) -> AsyncIterator[Stream[bytes, bytes]]:
+        """Open a stream in both directions, for so many seconds at most. Raises the same."""
         method: StreamStreamMethod[bytes, bytes] = StreamStreamMethod(self._channel, path, bytes, bytes)
         with self._translated():
-            async with method.open(metadata=self._metadata()) as stream:
+            async with self._scope(patience), method.open(metadata=self._metadata()) as stream:
                 yield stream
 
     async def ask_many(self, path: str, bodies: list[bytes]) -> list[bytes]:
         """Ask through a stream of its own; return an answer to each. Raises the same."""
-        with self._patiently():
-            async with self.stream(path) as stream:
-                for at, body in enumerate(bodies, 1):
-                    await stream.send_message(body, end=at == len(bodies))
-                answers = []
-                for _ in bodies:
-                    answer = await stream.recv_message()
-                    if answer is None:
-                        raise StreamTerminatedError("the stream ended early")
-                    answers.append(answer)
-                return answers
+        async with self.stream(path, self.patience) as stream:
+            for at, body in enumerate(bodies, 1):
+                await stream.send_message(body, end=at == len(bodies))
+            answers = []
+            for _ in bodies:
+                answer = await stream.recv_message()
+                if answer is None:
+                    raise StreamTerminatedError("the stream ended early")
+                answers.append(answer)
+            return answers
 
     def fail(self, why: Exception) -> None:
         """Close it, and tell why."""
@@ -108,9 +106,11 @@ class Link:
     def close(self) -> None:
         """Close it: whatever is asked gets no answer."""
         self.closed = True
-        if self._check is not None:
-            self._check.cancel()
         self._channel.close()
+        now = asyncio.get_running_loop().time()
+        for scope in self._scopes:  # also what waits to be connected anew, which closing does not end
+            if not scope.expired():
+                scope.reschedule(now)
 
     def _metadata(self) -> dict[str, str]:
         # A member that is cut off from its leader ends requests and streams instead of being silent.
@@ -132,29 +132,29 @@ class Link:
             if not lost and not self.closed:
                 raise Refusal(said) from error
             raise self._away(error, said) from error
-        except _LOST as error:
+        except (Away, Refusal):
+            raise
+        except Exception as error:  # grpclib and h2 raise all kinds of errors on a connection that has just died
             raise self._away(error, str(error) or type(error).__name__) from error
+        finally:
+            if self.closed:
+                self._channel.close()  # a request may have opened it again
 
     def _away(self, error: Exception, why: str) -> Away:
         self.fail(error)
         return Away(BackendError("", f"etcd at {self.address}: {why}", transient=True))
 
-    @contextmanager
-    def _patiently(self) -> Iterator[None]:
-        mark, loop = object(), asyncio.get_running_loop()
-        self._asked[mark] = loop.time()
-        if self._check is None:
-            self._check = loop.call_later(self.patience / 2, self._look_out, loop)
+    @asynccontextmanager
+    async def _scope(self, patience: float | None) -> AsyncIterator[None]:
+        """Wait for so many seconds at most, and no longer than the connection lives."""
+        scope = asyncio.timeout(patience)
         try:
-            yield
+            async with scope:
+                self._scopes.add(scope)
+                yield
+        except TimeoutError as error:
+            if patience is None or self.closed:
+                raise ConnectionError("the connection is closed") from error
+            raise TimeoutError(f"no answer within {format_seconds(patience)} s") from error
         finally:
-            del self._asked[mark]
-
-    def _look_out(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It is stopped, cut off, or far too slow, if the oldest request has no answer."""
-        self._check = None
-        if self._asked and not self.closed:
-            if loop.time() - next(iter(self._asked.values())) > self.patience:
-                self.fail(TimeoutError(f"no answer within {format_seconds(self.patience)} s"))
-            else:
-                self._check = loop.call_later(self.patience / 2, self._look_out, loop)
+            self._scopes.discard(scope)

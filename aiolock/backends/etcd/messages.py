@@ -44,6 +44,11 @@ def get(key: bytes, end: bytes = b"", keys_only: bool = False) -> bytes:
     return data(1, data(1, key) + (data(2, end) + num(5, 1) + num(6, 2) if end else b"") + num(8, keys_only))
 
 
+def page(first: bytes, end: bytes, most: int) -> bytes:
+    """Read the keys from there to before `end`, no more than so many, in the order of their names."""
+    return data(1, data(1, first) + data(2, end) + num(3, most) + num(8, 1))
+
+
 def delete(key: bytes, end: bytes = b"") -> bytes:
     """Delete a key; or all from there to before `end`."""
     return data(3, data(1, key) + (data(2, end) if end else b""))

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...clock import Clock, SystemClock
-from ...errors import AiolockError
-from ..coordinator.store import Moved, OwnPlace, Place, Store, View
+from ..coordinator.store import Lost, Moved, OwnPlace, Place, Store, View
 from .cluster import EtcdCluster
 from .leases import EtcdLease, Leases, whole_seconds
 from .messages import (
@@ -23,6 +22,7 @@ from .messages import (
     get,
     made_by,
     nested,
+    page,
     place_of,
     put,
     txn,
@@ -58,7 +58,7 @@ class EtcdStore(Store):
         self.clock: Clock = clock or SystemClock()
         self._cluster = cluster
 
-    async def open(self, moved: Moved, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved = moved
         self._leases = Leases(self._cluster.link, self.clock)
         self._turns: dict[str, asyncio.Future[None]] = {}
@@ -122,12 +122,19 @@ class EtcdStore(Store):
             self._spare(own)
         else:
             own.key, own.order = mine.key, mine.order
-        return View(places, done.revision, _last(done.pairs(-1)).fence)
+        return View(places, done.revision, *_last(done.pairs(-1)))
 
     async def look(self, path: str) -> View:
         first, end, last = _keys(path)
         done = await self._txn([], [get(first, end), get(last)])
-        return View([place_of(pair) for pair in done.pairs(0)], done.revision, _last(done.pairs(1)).fence)
+        return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1)))
+
+    async def paths(self, first: str, end: str, most: int) -> tuple[list[str], str]:
+        """Return the paths of some names in which there is something, and where to go on, "" if these are the last."""
+        done = await self._txn([], [page(first.encode(), end.encode(), most)])
+        keys = [pair.data(1).decode(errors="replace") for pair in done.pairs(0)]
+        more = f"{keys[-1]}\0" if len(keys) == most else ""
+        return [key.removesuffix("#last") if key.endswith("#last") else key.rpartition("/")[0] for key in keys], more
 
     async def claim(self, own: OwnPlace) -> bool:
         key, last = own.key.encode(), _keys(own.path)[2]
@@ -250,10 +257,10 @@ class EtcdStore(Store):
         for key in keys:
             if key not in own.watched and watches is not None:  # else it looks again once there is a connection
 
-                def told(gone: bool, _: bytes, key: str = key) -> None:
-                    if gone:
+                def told(gone: bool | None, _: bytes, key: str = key) -> None:
+                    if gone or gone is None:
                         self.watch(own, [other for other in own.watched if other != key], seen)
-                    self._moved(own, key, gone)
+                    self._moved(own, key, bool(gone))
 
                 number = watches.add(key, seen + 1, told, deletes_only=own.capacity == 1)
                 own.watched[key] = watches, number

@@ -12,8 +12,10 @@ from .link import Link
 from .messages import DELETED, WATCH, unwatch, watch
 from .wire import Message
 
-Told = Callable[[bool, bytes], None]
-"""Told of a change: whether the key is gone, and else what is in it; an empty text if that is not known."""
+Told = Callable[[bool | None, bytes], None]
+"""Told of a change: whether the key is gone, and else what is in it. None: the watch has ended, and may have
+missed some.
+"""
 
 
 class Watches:
@@ -78,6 +80,5 @@ class Watches:
                 told(True, b"")
             else:
                 told(False, event.message(2).data(5))
-        if message.number(4):  # etcd has ended it: what it was to begin with is gone by now
-            self._told.pop(number, None)
-            told(False, b"")
+        if message.number(4) and self._told.pop(number, None) is not None:  # where it was to begin is forgotten by now
+            told(None, b"")

@@ -44,13 +44,17 @@ class Message:
         found = self._fields.get(field, (b"",))[-1]
         return found if isinstance(found, bytes) else b""
 
+    def texts(self, field: int) -> list[bytes]:
+        """All texts of a field that can have several."""
+        return [found for found in self._fields.get(field, ()) if isinstance(found, bytes)]
+
     def message(self, field: int) -> Message:
         """A message; one without fields if it is not there."""
         return Message(self.data(field))
 
     def messages(self, field: int) -> list[Message]:
         """All messages of a field that can have several."""
-        return [Message(found) for found in self._fields.get(field, ()) if isinstance(found, bytes)]
+        return [Message(found) for found in self.texts(field)]
 
 
 def _varint(number: int) -> bytes:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigurationError
+from ..resolver import Resolver
 
 EXAMPLE = "mysql://user@host:3306/database"
 WRONG = (
@@ -27,6 +28,7 @@ class Address(NamedTuple):
         secure: TLS, and who the server is proved.
         authorities: a file with those who may prove that; "" for the system's.
         name: what it is called in errors and logs: no user, and no password.
+        resolver: looks up its host.
     """
 
     host: str
@@ -38,6 +40,7 @@ class Address(NamedTuple):
     secure: bool
     authorities: str
     name: str
+    resolver: Resolver
 
 
 def address_of(url: str) -> Address:
@@ -78,4 +81,5 @@ def address_of(url: str) -> Address:
         secure=query.get("ssl", "false" if not authorities else "true") == "true",
         authorities=authorities,
         name=f"{socket or hosts or 'localhost'}/{database}",
+        resolver=Resolver(),
     )

@@ -20,6 +20,7 @@ from .address import Address
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
 DEADLOCK = 1213
+UNREACHABLE = 2003
 INTERRUPTED = 1317
 """A statement of ours was ended by KILL QUERY."""
 UNDONE = frozenset({DEADLOCK, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
@@ -114,18 +115,7 @@ async def dial(address: Address, timeout: float) -> Session:
     session = None
     try:
         async with asyncio.timeout(timeout):
-            link = await asyncmy.connect(
-                host=address.host,
-                port=address.port,
-                unix_socket=address.socket or None,
-                user=address.user or None,
-                password=address.password,
-                database=address.database,
-                charset="utf8mb4",
-                autocommit=None,
-                program_name="aiolock",
-                ssl=ssl.create_default_context(cafile=address.authorities or None) if address.secure else None,
-            )
+            link = await _connect(address)
             session = Session(link)
             unlimited = ", max_statement_time = 0" if "MariaDB" in link.get_server_info() else ""
             await session.run(SETTINGS.format(max(1, int(timeout))) + unlimited)
@@ -142,6 +132,41 @@ async def dial(address: Address, timeout: float) -> Session:
         if isinstance(error, Unavailable) or not isinstance(error, Exception):
             raise
         raise meaning(address, error, timeout, ran=False) from error
+
+
+async def _connect(address: Address) -> Any:
+    given: dict[str, Any] = {
+        "port": address.port,
+        "user": address.user or None,
+        "password": address.password,
+        "database": address.database,
+        "charset": "utf8mb4",
+        "autocommit": None,
+        "program_name": "aiolock",
+        "ssl": _certified(address) if address.secure else None,
+    }
+    if address.socket:
+        return await asyncmy.connect(unix_socket=address.socket, **given)
+    *others, last = [place[0] for *_, place in await address.resolver.find(address.host, address.port)]
+    for place in others:
+        try:
+            return await asyncmy.connect(host=place, **given)
+        except asyncmy.MySQLError as error:
+            if code_of(error) != UNREACHABLE:
+                raise
+    return await asyncmy.connect(host=last, **given)
+
+
+def _certified(address: Address) -> ssl.SSLContext:
+    """Asks for a certificate of the host, though asyncmy is given an address of it."""
+    context = ssl.create_default_context(cafile=address.authorities or None)
+    wrap = context.wrap_bio
+
+    def named(incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool, **_: object) -> ssl.SSLObject:
+        return wrap(incoming, outgoing, server_side, address.host)
+
+    context.wrap_bio = named  # type: ignore[assignment,method-assign]
+    return context
 
 
 def _check(address: Address, variables: dict[str, str]) -> None:
@@ -174,7 +199,7 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     said = str(error.args[1] if code and len(error.args) > 1 else error).strip() or type(error).__name__
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
-    elif code == 2003 or (isinstance(error, OSError) and not ran):
+    elif code == UNREACHABLE or (isinstance(error, OSError) and not ran):
         said = f"the server cannot be reached: is it up, and this its address? ({said})"
         if address.secure:
             said = f"{said}; has it TLS, as the URL says?"

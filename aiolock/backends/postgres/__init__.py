@@ -13,4 +13,3 @@ except ModuleNotFoundError as _missing:
     raise ConfigurationError("", _TEXT) from _missing
 
 from .engine import PostgresEngine as PostgresEngine
-from .reader import DatabaseReader as DatabaseReader

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import asyncmy
 import pymysql
 
-from aiolock.backends.mysql import DatabaseReader, MySQLEngine
+from aiolock.backends.mysql import MySQLEngine
+from aiolock.backends.mysql.reader import DatabaseReader
 from aiolock.backends.mysql.session import SCHEMA
 from tests.support import mysql
 from tests.support.mysql_side import MySQLSide, equip

@@ -7,7 +7,8 @@ from typing import Any, LiteralString, cast
 import asyncpg
 import psycopg
 
-from aiolock.backends.postgres import DatabaseReader, PostgresEngine
+from aiolock.backends.postgres import PostgresEngine
+from aiolock.backends.postgres.reader import DatabaseReader
 from aiolock.backends.postgres.session import SCHEMA
 from tests.support import postgres
 from tests.support.database import DatabaseSide

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import quote
 
 import pytest
 
 from aiolock import ConfigurationError, LockManager, Poll
-from aiolock.backends.postgres import DatabaseReader, engine
+from aiolock.backends.postgres import engine
 from aiolock.backends.postgres.address import address_of
+from aiolock.backends.postgres.reader import DatabaseReader
 from aiolock.backends.survey import Survey
 from tests.support.pooler import PGBOUNCER, fickle, pgbouncer, socket_folder
 
@@ -67,6 +68,30 @@ async def test_it_is_told_where_to_listen(database: PostgresDatabase, pooler: st
             leases = await asyncio.gather(*(one.lock(f"{at}").acquire() for at in range(5)))
             await following.release()
             await asyncio.gather(*(each.release() for each in leases))
+
+
+@pytest.mark.parametrize("kind", ["forgetful", pytest.param("transaction", marks=WITHOUT)])
+async def test_more_managers_than_sessions(
+    database: PostgresDatabase, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A statement takes two round trips, and the pooler keeps the session for both: nothing is lost, and asked again.
+    Kept by _connect(): `statement_cache_size`.
+    """
+    async with pooling(kind, database) as pooler, AsyncExitStack() as stack:
+        url = f"{pooler}?listen={quote(socket_folder(database.url))}"
+        managers = [await stack.enter_async_context(LockManager(url)) for _ in range(8)]
+
+        async def work(at: int, locks: LockManager) -> list[int]:
+            fences = []
+            for _ in range(8):
+                for name in (f"own:{at}", f"shared:{at % 4}"):
+                    async with locks.lock(name).acquire(timeout=60) as lease:
+                        fences.append(lease.fence)
+            return fences
+
+        seen = await asyncio.gather(*(work(at, locks) for at, locks in enumerate(managers)))
+        assert all(len(fences) == len(set(fences)) == 16 for fences in seen)
+        assert caplog.messages == []
 
 
 async def test_nothing_listens(database: PostgresDatabase, pooler: str) -> None:
