@@ -44,6 +44,7 @@ class Abilities(Record):
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
             nothing else.
+        turnstile: where processes line up that would race; None if they do not, or race all the same.
     """
 
     queues: bool = True
@@ -52,6 +53,7 @@ class Abilities(Record):
     store: str = "Redis"
     single: bool = True
     requests: Callable[[str, str, int, int], Any] | None = None
+    turnstile: Turnstile | None = None
 
     def need_redis(self, name: str, what: str) -> None:
         """Raise if the locks are not on a Redis server; `what` needs one, in the plural, such as "guarded writes".
@@ -106,7 +108,6 @@ class Backend(Protocol):
         clock: the clock by which the backend stamps what it sends.
         db: the database's number, 0 if there are none.
         abilities: what it can do beyond running the lock's scripts.
-        turnstile: where processes line up that want the same name; None where a server keeps a queue.
         unreachable: why the server cannot be reached at the moment, as the last attempt found; None if it can, or if
             nothing is known. On a quorum: why no majority can; on a cluster: why one of its masters cannot.
     """
@@ -114,7 +115,6 @@ class Backend(Protocol):
     clock: Clock
     db: int
     abilities: Abilities = Abilities()
-    turnstile: Turnstile | None = None
 
     @property
     def unreachable(self) -> AiolockError | None:

@@ -57,8 +57,9 @@ class Runtime(Services):
 
     def contended(self, name: str) -> None:
         """See `Services`."""
-        if self.backend.turnstile is not None:
-            self.backend.turnstile.note(name)
+        turnstile = self.backend.abilities.turnstile
+        if turnstile is not None:
+            turnstile.note(name)
 
     def freed(self, kind: str, name: str) -> None:
         """See `Services`."""

@@ -159,7 +159,7 @@ async def test_the_server_with_the_line_goes_away(trio: Trio, contended: Lease, 
 async def test_who_leaves_knows_that_others_wait(trio: Trio, contended: Lease, locks: LockManager, there: Lock) -> None:
     """Although it never waited itself. Kept by release.lua: `heard`."""
     await trio.clock.advance(SOON)
-    turnstile = locks._runtime.backend.turnstile
+    turnstile = locks._runtime.backend.abilities.turnstile
     assert turnstile is not None
     assert not turnstile.stands_before(NAME)
     waiter = asyncio.create_task(there.acquire())

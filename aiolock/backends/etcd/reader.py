@@ -74,7 +74,7 @@ class EtcdReader(Reader):
             views.append(await self._look(key, kind, name) if kind in KINDS else None)
         return views
 
-    async def scan(self, pattern: str, most: int = 1000) -> AsyncIterator[list[str]]:
+    async def scan(self, pattern: str, most: int = 1000, of_type: str = "") -> AsyncIterator[list[str]]:
         """See `Reader.scan`. Costs a round trip for `most` places of the namespace."""
         store, paths = await self._use(pattern), Paths(_namespace(pattern))
         matches, keys = matcher(pattern), Keys(_namespace(pattern))

@@ -45,14 +45,11 @@ class QuorumBackend(Backend):
         clock: that of the nodes.
         db: the number of the database, the same on all.
         nodes: the number of nodes.
-        abilities: no queues.
-        turnstile: where processes line up that want the same name.
+        abilities: no queues, but a turnstile.
 
     Raises:
         ConfigurationError: fewer than three, two for one server, or different databases.
     """
-
-    abilities: Abilities = Abilities(queues=False)
 
     def __init__(
         self,
@@ -69,7 +66,8 @@ class QuorumBackend(Backend):
         servers = [Node(number, node) for number, node in enumerate(nodes, 1)]
         self._members = Members(servers, self.clock, request_timeout / 2)
         lanes = [] if turns is None else [NodeLane(node, turns) for node in servers]
-        self.turnstile: Turnstile | None = Turnstile(self.clock, lanes, self._members.spread)
+        self._turnstile = Turnstile(self.clock, lanes, self._members.spread)
+        self.abilities: Abilities = Abilities(queues=False, turnstile=self._turnstile)
         self._subscriptions: dict[str, Subscription] = {}
         self._opening: list[Worker[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,8 +141,8 @@ class QuorumBackend(Backend):
         for channel in list(self._subscriptions):
             self.unsubscribe(channel)
         try:
-            if self.turnstile is not None and self._loop is asyncio.get_running_loop():
-                await self.turnstile.aclose()
+            if self._loop is asyncio.get_running_loop():
+                await self._turnstile.aclose()
             async with asyncio.TaskGroup() as group:
                 for node in self._members.nodes:
                     group.create_task(node.aclose())

@@ -118,7 +118,7 @@ class Race:
     def ask(self, entry: QueueEntry) -> None:
         """Try, or try again; where several processes do, only who has the turn."""
         self._signalled.discard(entry)
-        turnstile, name = self._queue.runtime.backend.turnstile, self._queue.calls.name
+        turnstile, name = self._queue.runtime.backend.abilities.turnstile, self._queue.calls.name
         if self._turn is None and turnstile is not None and entry.asker.queues and turnstile.stands_before(name):
             self._turn = turnstile.line_up(name, self._passed)
             self._queue.replies += 1  # it need not ask to know that another is before it
@@ -130,7 +130,7 @@ class Race:
     def _ask_soon(self, entry: QueueEntry) -> None:
         """At once, if no one else does: of several that ask at the same time none would get a majority."""
         runtime, turn = self._queue.runtime, self._turn
-        turnstile = runtime.backend.turnstile
+        turnstile = runtime.backend.abilities.turnstile
         if turnstile is None or (turn is not None and turn.held is not None):
             self.ask(entry)
         else:
