@@ -36,7 +36,7 @@ PLACES = (
     *("queues", "etcd"),
 )
 QUEUES = ("queues", "etcd")
-REPEATED = ("mysql", "etcd")
+REPEATED = ("mysql",)
 TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),

@@ -81,11 +81,12 @@ async def test_nothing_listens_there(product: type[Database]) -> None:
 
 
 @pytest.mark.slow
-async def test_it_stands_still(server: OwnServer) -> None:
+async def test_it_stands_still(product: type[Database], server: OwnServer) -> None:
     """A lease whose time is over meanwhile is lost, says its holder, before the server says so to anybody."""
-    async with LockManager(server.url, ttl=1.5, request_timeout=1.0) as one, LockManager(server.url) as two:
+    async with LockManager(server.url, ttl=1.5) as one, LockManager(server.url) as two:
         lease = await one.lock("x").acquire()
         waiter = asyncio.create_task(two.lock("x").acquire())
+        await product(server.url).until_waiting("x")
         with server.frozen():
             await until_it_is_lost(lease)
         following = await asyncio.wait_for(waiter, 30)
