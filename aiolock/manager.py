@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -244,7 +245,9 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         nodes = [
             backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
         ]
-        return cls(QuorumBackend(nodes, request_timeout=patience), **options)
+        # Who has the turn and does not answer keeps all others waiting for no longer than this.
+        turns = partial(cls, namespace=f"{namespace}:turn", ttl=1.0, liveness=1.0, request_timeout=0.25)
+        return cls(QuorumBackend(nodes, request_timeout=patience, turns=turns if pushes else None), **options)
 
     async def open(self, *, strict: bool = True) -> LockManager:
         """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from ..clock import Clock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..record import Record
 from ..scripts.base import Call
+
+if TYPE_CHECKING:
+    from .turnstile import Turnstile
 
 R = TypeVar("R")
 
@@ -36,11 +39,12 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
-        single: all keys are on one server, and stay there.
+        single: all keys are on one server at a time.
         requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
             nothing else.
+        turnstile: where processes line up that would race; None if they do not, or race all the same.
     """
 
     queues: bool = True
@@ -49,6 +53,7 @@ class Abilities(Record):
     store: str = "Redis"
     single: bool = True
     requests: Callable[[str, str, int, int], Any] | None = None
+    turnstile: Turnstile | None = None
 
     def need_redis(self, name: str, what: str) -> None:
         """Raise if the locks are not on a Redis server; `what` needs one, in the plural, such as "guarded writes".
@@ -67,7 +72,7 @@ class Abilities(Record):
         """
         if self.store != "Redis" or not (self.queues and self.single):
             raise ConfigurationError(
-                "", f"{what} need a manager of one Redis server: no cluster, Sentinels, quorum or other store"
+                "", f"{what} need a manager of one Redis server, or of its Sentinels: no cluster, quorum or other store"
             )
 
     def need_queues(self, name: str, what: str) -> None:

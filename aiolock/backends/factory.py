@@ -51,6 +51,13 @@ def backend_of(
         from .memory import MemoryBackend, named_store
 
         return MemoryBackend(named_store(source.removeprefix("memory://")))
+    if isinstance(source, str) and store == "etcd":
+        from .coordinator import CoordinatorBackend
+        from .coordinator.paths import Paths
+        from .etcd import EtcdAddress, EtcdCluster, EtcdStore
+
+        cluster = EtcdCluster(EtcdAddress(source), Paths(namespace).mailbox(""))
+        return CoordinatorBackend(EtcdStore(cluster), namespace, request_timeout, tell)
     if store:
         from .transactional import TransactionalBackend
 

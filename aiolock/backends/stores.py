@@ -16,8 +16,8 @@ DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mys
 
 
 def store_of(source: object) -> str:
-    """Return "memory", "sqlite", "postgresql" or "mysql" for a URL of one, also of SQLAlchemy's `postgresql+asyncpg`;
-    "postgresql" also for a pool of asyncpg or an engine of SQLAlchemy; "" for all else.
+    """Return "memory", "sqlite", "postgresql", "mysql" or "etcd" for a URL of one, also of SQLAlchemy's
+    `postgresql+asyncpg`; "postgresql" also for a pool of asyncpg or an engine of SQLAlchemy; "" for all else.
     """
     if not isinstance(source, str):
         classes = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(source).__mro__}
@@ -27,4 +27,6 @@ def store_of(source: object) -> str:
     scheme = source.partition(":")[0]
     if store := DATABASES.get(scheme.partition("+")[0]):
         return store
-    return scheme if scheme == "sqlite" else ""
+    if scheme == "etcds":
+        return "etcd"
+    return scheme if scheme in ("sqlite", "etcd") else ""

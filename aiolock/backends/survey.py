@@ -122,7 +122,7 @@ class Reader(Asker):
             views.append(None if errors & ELSEWHERE else inspection.decode(part, self.now_us))
         return views
 
-    async def scan(self, pattern: str, most: int = 1000) -> AsyncIterator[list[str]]:
+    async def scan(self, pattern: str, most: int = 1000, of_type: str = "") -> AsyncIterator[list[str]]:
         """Yield the keys that match, some of them twice, as one request after another finds them.
 
         Raises:
@@ -130,9 +130,9 @@ class Reader(Asker):
 
         Cost: a round trip for every `most` keys that the server has, whatever matches.
         """
-        cursor = "0"
+        cursor, typed = "0", ("TYPE", of_type) if of_type else ()
         while True:
-            match await self.read([("SCAN", cursor, "MATCH", pattern, "COUNT", str(most))]):
+            match await self.read([("SCAN", cursor, "MATCH", pattern, "COUNT", str(most), *typed)]):
                 case [[bytes() as following, list() as keys]]:
                     yield [name for key in keys if (name := _text(key)) is not None]
                     cursor = following.decode()
@@ -198,6 +198,10 @@ class Survey:
             from .mysql.reader import DatabaseReader as MySQLReader
 
             self.masters = [MySQLReader(source, self._timeout)]
+        elif store_of(source) == "etcd":
+            from .etcd.reader import EtcdReader
+
+            self.masters = [EtcdReader(source, self._timeout)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self
@@ -220,6 +224,15 @@ class Survey:
         """
         if self._slots is None:
             await self.masters[0].read([("PTTL", key) for key in keys])
+
+    def need_redis(self, what: str) -> None:
+        """Raise if it is another store; `what` needs Redis, in the plural, such as "Redisson's locks".
+
+        Raises:
+            ConfigurationError: it is a file or a database.
+        """
+        if store := store_of(self._source):
+            raise ConfigurationError("", f"{what} need a Redis server, and this is {store}: give the server's URL")
 
     def serving(self, key: str) -> Reader:
         """The master that has a key.

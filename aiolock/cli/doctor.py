@@ -140,6 +140,17 @@ async def _examine(connection: Connection) -> Report:
             await looker.close()
         report.findings = [(looker.address, found) for found in examine_mysql(variables)]
         return report
+    if isinstance(source, str) and store_of(source) == "etcd":
+        from ..backends.etcd.reader import EtcdReader, MemberStatus
+        from .etcd_examination import examine_member, examine_members
+
+        members = EtcdReader(source)
+        statuses = await members.statuses()
+        for status in statuses:
+            shown = status.address if isinstance(status, MemberStatus) else members.address
+            report.findings += [(shown, found) for found in examine_member(status)]
+        report.findings += [(members.address, found) for found in examine_members(statuses)]
+        return report
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)
     async with Survey(source, pushes=speaks is None) as survey:

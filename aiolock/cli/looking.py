@@ -24,10 +24,11 @@ FIRST, LONGEST = 0.05, 1.0
 @click.command(short_help="List names that are held or waited for.")
 @click.option("--all", "everything", is_flag=True, help="Free names, too, that the server still remembers.")
 @click.option("--kind", type=click.Choice(INSPECTED_KINDS), help="Only this kind.")
+@click.option("--redisson", is_flag=True, help="Locks of Redisson's, whose keys match PATTERN.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
-def ls(connection: Connection, pattern: str, everything: bool, kind: str | None, as_json: bool) -> None:
+def ls(connection: Connection, pattern: str, everything: bool, kind: str | None, redisson: bool, as_json: bool) -> None:
     """List the names that match PATTERN and are held or waited for: aiolock ls 'order:*'
 
     It reads only. A server scans all its keys for that, 1000 with each request, and never stands still.
@@ -35,7 +36,9 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
     69.
     """
-    found = asyncio.run(_find(connection, pattern, kind))
+    if redisson and kind is not None:
+        raise click.UsageError("--kind is of names of aiolock's own: leave it out, or --redisson")
+    found = asyncio.run(_find(connection, pattern, kind, redisson))
     shown = [view for view in found.views if everything or view.listed]
     if as_json:
         print_json([facts_of(view) for view in shown])
@@ -49,9 +52,9 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
 
 
-async def _find(connection: Connection, pattern: str, kind: str | None) -> Found:
+async def _find(connection: Connection, pattern: str, kind: str | None, redisson: bool) -> Found:
     async with connection.names() as names:
-        return await names.find(pattern, kind)
+        return await names.find(pattern, kind, redisson)
 
 
 @click.command(short_help="Show who holds a name, and who waits.")
@@ -115,7 +118,7 @@ def describe(view: NameView) -> Iterator[str]:
                     place.manager,
                     place.process or "-",
                     f"{place.permits} {place.wants}" if place.wants == "permits" else place.wants,
-                    in_words(place.waited),
+                    "-" if place.waited is None else in_words(place.waited),
                     "" if place.alive else "silent: will be passed over",
                 )
                 for place in view.queue[:SHOWN]

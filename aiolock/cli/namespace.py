@@ -11,7 +11,7 @@ from ..backends.survey import BATCH, Reader, Survey
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name
-from ..scripts.redisson.inspection import look
+from ..scripts.redisson.inspection import look, suspect
 from ..scripts.view import Look, NameView, with_processes
 from .exits import message_of
 
@@ -87,15 +87,18 @@ class Namespace:
             raise ConfigurationError("", f"the pattern {pattern!r} is not valid UTF-8 text") from None
         await self.survey.check_complete([self._keys.of("lock", name).lock for name in _PROBES])
 
-    async def find(self, pattern: str = "*", kind: str | None = None) -> Found:
-        """Return all names that match, on all masters that can be read.
+    async def find(self, pattern: str = "*", kind: str | None = None, redisson: bool = False) -> Found:
+        """Return all names that match, on all masters that can be read; or locks of Redisson's, whose names are keys.
 
         Raises:
             AiolockError: none can be read.
         """
+        if redisson:
+            self.survey.need_redis("Redisson's locks")
         await self.check(pattern)
         masters = self.survey.masters
-        parts = await asyncio.gather(*(self._find(master, pattern, kind) for master in masters))
+        found = [self.of_java(master, pattern) if redisson else self.views(master, pattern, kind) for master in masters]
+        parts = await asyncio.gather(*map(_listed, found))
         failures = [part for part in parts if isinstance(part, AiolockError)]
         if len(failures) == len(parts):
             raise failures[0]
@@ -104,14 +107,21 @@ class Namespace:
         unseen += [f"{one.address}: the slots of {one.moving} names are being moved" for one in masters if one.moving]
         return Found(sorted(views, key=lambda view: (view.name, view.kind)), unseen, bool(failures))
 
-    async def _find(self, master: Reader, pattern: str, kind: str | None) -> list[NameView] | AiolockError:
-        views: list[NameView] = []
-        try:
-            async for names in self.names(master, pattern, kind):
-                views += await self.inspect(master, names)
-        except AiolockError as error:
-            return error
-        return views
+    async def views(self, master: Reader, pattern: str, kind: str | None) -> AsyncIterator[list[NameView]]:
+        """Yield what a master has of the names that match. Cost: see `names` and `inspect`."""
+        async for names in self.names(master, pattern, kind):
+            yield await self.inspect(master, names)
+
+    async def of_java(self, master: Reader, pattern: str) -> AsyncIterator[list[NameView]]:
+        """Yield the locks of Redisson's on a master, each once. Cost: see `names`, and a round trip for 500 hashes."""
+        seen: set[str] = set()
+        async for keys in master.scan(pattern, of_type="hash"):
+            fresh = [key for key in dict.fromkeys(keys) if key not in seen]
+            seen.update(fresh)
+            for at in range(0, len(fresh), BATCH):
+                owned = await master.inspect([suspect(key) for key in fresh[at : at + BATCH]])
+                views = await master.inspect([look(view.name) for view in owned if view is not None])
+                yield [view for view in views if view is not None]
 
     async def everything(self, name: str, kinds: Iterable[str] = INSPECTED_KINDS) -> list[NameView]:
         """Return what is known of one name, kind by kind, with its holders and its queue. Cost: a round trip; one
@@ -127,6 +137,7 @@ class Namespace:
     async def of_redisson(self, name: str) -> list[NameView]:
         """Return what is known of a lock of Redisson's: its name is a key. Cost: a round trip."""
         check_name(name)
+        self.survey.need_redis("Redisson's locks")
         return await self._views(self.survey.serving(name), name, [look(name)])
 
     async def _views(self, master: Reader, name: str, inspections: Sequence[Look]) -> list[NameView]:
@@ -136,3 +147,10 @@ class Namespace:
                 name, f"{master.address}: the slot of {name!r} is being moved: try again", transient=True
             )
         return views
+
+
+async def _listed(found: AsyncIterator[list[NameView]]) -> list[NameView] | AiolockError:
+    try:
+        return [view async for views in found for view in views]
+    except AiolockError as error:
+        return error

@@ -174,7 +174,7 @@ async def obtain(gate: Gate, calls: Calls, policy: Policy, timeout: float | None
             if not isinstance(outcome, Granted):
                 raise _late(gate, calls, gate.entry_of(waiter), timeout)
             # anyio does not cancel a task that is about to run: its scope may have been cancelled long ago.
-            if waiter.call is None and waiter.waited:
+            if waiter.waited:
                 await checkpoint_if_cancelled()
             lease = admit(gate, waiter, task)
             if lease is not None:
@@ -231,41 +231,32 @@ def _give_up(gate: Gate, waiter: Waiter, error: BaseException) -> None:
 
 
 def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Lease | None:
-    """Make the waiter's grant a hold, and return the lease of it that `task` has; None if it came too late.
+    """Return the lease that `task` has of what its waiter was granted; None if that was lost meanwhile.
 
     Raises:
         NotAcquired: the manager closes.
     """
-    entry, runtime = waiter.entry, gate.runtime
+    hold, entry, runtime = waiter.hold, waiter.entry, gate.runtime
     if runtime.binding.closing:
         name = gate.calls.name
         raise NotAcquired(name, f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task")
-    asker, granted = (waiter, waiter) if entry is None else (entry.asker, entry)
-    now, owner, grant = runtime.clock.now(), granted.owner, granted.grant
-    assert grant is not None
-    if now >= granted.deadline:
+    assert hold is not None
+    if hold.check() is not None:
         return None
     runtime.patience.until.pop(waiter, None)
     if waiter.due != NEVER:
         runtime.scheduler.forget(waiter)
-    waiter.entry = waiter.call = None  # they refer to each other: free them without the garbage collector
-    hold = Hold(owner, asker.calls, asker.policy, grant, granted.sent_at, gate, now)
-    hold.tainted = granted.tainted
-    runtime.fences.heard(hold.fence)
-    runtime.holds[owner] = hold
-    entries = runtime.queue_entries
-    entries.pop(owner, None)  # not before: its manager knows an owner at any time
-    if entries.wanted and owner in entries.wanted:
-        hold.wanted = True
-    gate.holds += 1
+    waiter.entry = waiter.hold = None  # they refer to each other: free them without the garbage collector
+    hold.entered = True
     if gate.race is not None:
         gate.settle_down()  # if no one waits, it listens no more
         gate.race.held()
     lease = Lease(gate, hold, waiter.calls, task)
     runtime.leases.add(lease)
     if runtime.observers.listening or _shown(DEBUG):
-        contended = not waiter.asked or granted.refused
-        tell_acquired(runtime, hold, now - waiter.began, granted.answers, contended, waiter.wait)
+        contended = not waiter.asked or (entry is not None and entry.refused)
+        answers = 1 if entry is None else entry.answers
+        tell_acquired(runtime, hold, runtime.clock.now() - waiter.began, answers, contended, waiter.wait)
     return lease
 
 

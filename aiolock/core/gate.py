@@ -8,11 +8,11 @@ from collections.abc import Callable
 from logging import WARNING
 from typing import TYPE_CHECKING, Self, cast
 
-from ..errors import AiolockError, NotAcquired
+from ..errors import AiolockError, LossReason, NotAcquired
 from ..log import Line, Log
 from ..scripts.base import Call, Ending
 from ..scripts.bid import Bid
-from ..scripts.outcomes import Released, TransferOutcome
+from ..scripts.outcomes import Granted, Released, TransferOutcome
 from .calls import Calls, Contention, WeighedCalls
 from .holding.hold import Hold
 from .holding.level import Level
@@ -23,7 +23,7 @@ from .runtime import Runtime
 from .waiting.handoff import hand_on
 from .waiting.local_queue import LONG_AGO, LocalQueue
 from .waiting.queue_entry import QueueEntry
-from .waiting.wait import GRANTED, Turn
+from .waiting.wait import Turn
 from .waiting.waiter import Waiter
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Gate(LocalQueue):
         runtime: the manager's.
         calls: requests about the name, for what does not depend on an acquisition's weight.
         contention: the primitive's rule.
+
 
     Attributes:
         holds: how many have not ended; lost ones too.
@@ -107,7 +108,6 @@ class Gate(LocalQueue):
             policy: how it wants to hold it.
             timeout: seconds to wait; None for no limit, 0 for one attempt.
         """
-        self.runtime.gates[self._key] = self
         # A waiter survives an outage, but not behind others that never had an answer either.
         held = self.taken > 0 or (self.common is not None and self.common.refused)
         waiter = Waiter(self, calls, policy, timeout, self.contention.exclusive and timeout != 0 and held)
@@ -115,6 +115,7 @@ class Gate(LocalQueue):
         return waiter
 
     def _line_up(self, waiter: Waiter) -> None:
+        self.runtime.gates[self._key] = self
         if not waiter.queues or waiter.calls.ordered:
             waiter.asked = True
             self.enter(waiter, alone=True).ask()
@@ -151,9 +152,11 @@ class Gate(LocalQueue):
         waiter.stop()
         self.waiters.pop(waiter, None)
         entry, waiter.entry = waiter.entry, None
-        if entry is not None and entry.state is GRANTED:
-            self.taken -= 1
-            self._pass_over(entry)
+        hold, waiter.hold = waiter.hold, None
+        if hold is not None and not hold.ended:
+            ending = "undone" if entry is None else entry.undoing
+            # To the next one of this process, but not what the task has not been told.
+            self.lower(hold, ending if hold.abandoned or ending == "dirty" else "clean")
         elif entry is not None:
             entry.end()
         if self.common is not None and not self.waiters:
@@ -161,17 +164,17 @@ class Gate(LocalQueue):
         self.settle_down()
 
     def rejoin(self, waiter: Waiter) -> None:
-        """Its grant came too late: undo it, and ask anew, before all others."""
-        entry, name = waiter.entry or self.adopt(waiter), self.calls.name
-        self.runtime.warn(LATE_GRANT, name)
-        entry.end()
-        self.taken -= 1
+        """What it was granted was lost before its task ran: undo it, and ask anew, before all others."""
+        hold, shares = waiter.hold, waiter.queues and not waiter.calls.ordered
+        assert hold is not None
+        if hold.reason is not LossReason.REVOKED:
+            self.runtime.warn(LATE_GRANT, self.calls.name)
         waiter.wait_again()
-        others, self.waiters = self.waiters, {}
-        self._line_up(waiter)
-        if others and self.asking is not None:
-            self.adopt(self.asking)  # it asks for them, too
-        self.waiters |= others
+        if shares:
+            self.waiters = {waiter: None, **self.waiters}  # the next one that asks
+        self.lower(hold, "undone")
+        if not shares:
+            self._line_up(waiter)
 
     def settle_down(self) -> None:
         """A task came or went: let the next one ask, or forget the name."""
@@ -205,6 +208,21 @@ class Gate(LocalQueue):
             waiter.fail(NotAcquired(name, text))
 
     # Holds and their leases.
+
+    def begin(self, waiter: Waiter, asked: Waiter | QueueEntry, grant: Granted, sent_at: float) -> None:
+        """See `LocalQueue`. The hold begins here, however late the task goes in."""
+        runtime, owner = self.runtime, asked.owner
+        hold = Hold(owner, waiter.calls, waiter.policy, grant, sent_at, self, runtime.clock.now())
+        hold.tainted, hold.wanted = asked.tainted, asked.wanted
+        runtime.fences.heard(hold.fence)
+        runtime.holds[owner] = waiter.hold = hold
+        runtime.queue_entries.pop(owner, None)  # not before: its manager knows an owner at any time
+        self.taken += 1
+        self.holds += 1
+        if asked.revoked:
+            hold.lose(LossReason.REVOKED)
+        if not waiter.outcome.done():  # otherwise it gives up, and gives back what it has
+            waiter.outcome.set_result(grant)
 
     def of_task(self, task: asyncio.Task[object] | None) -> tuple[Level, ...]:
         """The leases of `task`, innermost last."""
@@ -243,7 +261,7 @@ class Gate(LocalQueue):
             self.holds -= 1
             runtime.holds.pop(hold.owner, None)
         if not release.handed_on:
-            if hold.reason is None:
+            if hold.reason is None or not hold.entered:
                 self.taken -= 1
             if self.race is not None:
                 self.race.released()
@@ -280,9 +298,10 @@ class Gate(LocalQueue):
 
     def lost(self, hold: Hold) -> None:
         """A hold is lost, and not yet ended: waiters of this process ask the server from now on."""
-        self.taken -= 1
-        self.settle_down()
-        tell_lost(self.runtime, hold)
+        if hold.entered:  # otherwise its task is about to ask anew, before them
+            self.taken -= 1
+            self.settle_down()
+            tell_lost(self.runtime, hold)
 
     def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
         """A hold was renewed: here is the time to look whether it is still in use."""
@@ -308,7 +327,7 @@ class Gate(LocalQueue):
             lease._give_up("dirty")
         if not hold.ended:
             hold.depth = 1
-            self.lower(hold, "dirty")
+            self.lower(hold, "dirty" if hold.entered else "undone")
 
     def _lower_collected(self, hold: Hold) -> None:
         if not hold.ended:

@@ -90,15 +90,13 @@ class ManagerChannel:
                 if hold is not None and fence == str(hold.fence):
                     hold.lose(LossReason.REVOKED)
                 elif entry is not None:
-                    entry.revoked(fence)
+                    entry.revoke()
             case ["admitted", owner, _, fence, rest]:
                 self._admitted(owner, fence, rest.split(" ", 3))
             case ["wanted", owner]:
-                hold = runtime.holds.get(owner)
-                if hold is not None:
-                    hold.want()
-                else:
-                    runtime.queue_entries.want(owner)
+                holder = runtime.holds.get(owner) or runtime.queue_entries.get(owner)
+                if holder is not None:
+                    holder.want()
             case ["refresh", owner]:
                 entry = runtime.queue_entries.get(owner)
                 if entry is not None:

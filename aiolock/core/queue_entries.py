@@ -22,31 +22,24 @@ class WaitingEntry(Protocol):
     def told(self, fence: int) -> None:
         """A message says that it was granted, with this fence."""
 
-    def revoked(self, fence: str) -> None:
-        """A message says that what it was granted with this fence was ended by force."""
+    def revoke(self) -> None:
+        """A message says that what it was granted was ended by force."""
+
+    def want(self) -> None:
+        """Another asks its holder to finish: the server has granted to it, and the answer is on its way."""
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
 
 
 class QueueEntries(dict[str, WaitingEntry]):
-    """All entries that ask for a name or wait for one, or were granted one and have no hold yet, by owner.
+    """All entries that ask for a name or wait for one, by owner."""
 
-    Attributes:
-        wanted: owners whose hold another has asked for before it was here.
-    """
-
-    __slots__ = ("_refresh_at", "_stood", "wanted")
+    __slots__ = ("_refresh_at", "_stood")
 
     def __init__(self) -> None:
         self._refresh_at = -math.inf
         self._stood: dict[tuple[str, str], Calls] = {}
-        self.wanted: set[str] = set()
-
-    def want(self, owner: str) -> None:
-        """Another asks the owner to finish: the server has granted to it, but its task has not gone in yet."""
-        if owner in self:
-            self.wanted = {owner, *(other for other in self.wanted if other in self)}
 
     def next_refresh(self, earliest: float, latest: float) -> float:
         """A clock time between these two at which they are refreshed together."""

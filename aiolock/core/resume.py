@@ -49,7 +49,8 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         if not isinstance(outcome, Granted):
             raise _worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
         if outcome.weight:  # the server says how much was moved: a ticket may say anything
-            waiter.calls = kind.calls(runtime, ticket.name, outcome.weight, outcome.capacity)
+            assert waiter.hold is not None
+            waiter.hold.calls = waiter.calls = kind.calls(runtime, ticket.name, outcome.weight, outcome.capacity)
         lease = admit(gate, waiter, asyncio.current_task())
         if lease is None:
             raise NotAcquired(

@@ -55,6 +55,12 @@ class Runtime(Services):
         self.queue_entries.clear()
         self.ending.clear()
 
+    def contended(self, name: str) -> None:
+        """See `Services`."""
+        turnstile = self.backend.abilities.turnstile
+        if turnstile is not None:
+            turnstile.note(name)
+
     def freed(self, kind: str, name: str) -> None:
         """See `Services`."""
         gate = self.gates.get((kind, name))

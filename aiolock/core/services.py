@@ -115,6 +115,9 @@ class Services:
     def freed(self, kind: str, name: str) -> None:
         """A name may be free, though its release has failed at first: a task of this process may wait for it."""
 
+    def contended(self, name: str) -> None:
+        """Tasks of other processes wait for the name."""
+
     def keeps(self, pttl: int) -> None:
         """The server has granted a name for `pttl` ms, on other terms than those of the waiter who takes it. Nothing
         shortens that, so until `kept_until` it may keep the name for longer than its holder's ttl.

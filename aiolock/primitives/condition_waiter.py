@@ -124,7 +124,10 @@ class ConditionWaiter:
         """A message may have been missed, or says that it was notified."""
         self.signal()
 
-    def revoked(self, fence: str) -> None:
+    def want(self) -> None:
+        """See `WaitingEntry`: it holds nothing."""
+
+    def revoke(self) -> None:
         """It is never granted anything."""
 
     def told(self, fence: int) -> None:

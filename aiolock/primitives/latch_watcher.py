@@ -5,16 +5,37 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 from ..core.runtime import Runtime
 from ..core.waiting.race import ReleaseListener
 from ..core.waiting.waiter import FINAL_REFRESH
 from ..errors import AiolockError, BackendError, NotAcquired, repeated
 from ..scripts.base import Call
-from ..scripts.latch import LatchCalls, LatchState
+from ..scripts.latch import LatchState
 
 RETRY = 0.5
 """Seconds until the next query after the server answered with a temporary error."""
+
+
+class CountCalls(Protocol):
+    """Requests about one latch."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def free_channel(self) -> str:
+        """The channel that says that it may be open."""
+
+    @property
+    def ttl_ms(self) -> int:
+        """How long the server keeps it from a query on."""
+
+    def query(self) -> Call[LatchState]: ...
 
 
 class LatchWatcher:
@@ -31,7 +52,7 @@ class LatchWatcher:
         seen: what the last answered query found; None before the first.
     """
 
-    def __init__(self, runtime: Runtime, calls: LatchCalls) -> None:
+    def __init__(self, runtime: Runtime, calls: CountCalls) -> None:
         self.seen: LatchState | None = None
         self.due: float = math.inf
         self._runtime = runtime
@@ -46,7 +67,7 @@ class LatchWatcher:
 
     # For waiters.
 
-    def join(self, calls: LatchCalls) -> None:
+    def join(self, calls: CountCalls) -> None:
         """Start waiting; the first waiter starts the queries."""
         if calls.ttl_ms > self._calls.ttl_ms:
             self._calls = calls

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import ClassVar
 
 from ..clock import format_seconds
-from ..core.acquisition import Acquisition, Attempt
 from ..core.calls import Contention
-from ..core.holding.release import Releasing
 from ..core.lease import Lease
 from ..core.policy import Policy, milliseconds
 from ..core.runtime import Runtime
@@ -16,9 +13,8 @@ from ..errors import ConfigurationError
 from ..log import Log
 from ..record import Record
 from ..scripts.queue import QueueCalls
-from ..usage import usage
 from .kinds import SEMAPHORE
-from .options import ACQUIRE_HINTS, DEFAULT, Default
+from .permits import Permits
 from .queued import Queueing
 
 logger: Log = Log("aiolock.semaphore")
@@ -49,12 +45,14 @@ class SemaphoreInfo(Record):
     position: int | None
 
 
-class Semaphore(Queueing):
+class Semaphore(Permits, Queueing):
     """Limits concurrent holders across processes; each acquisition gets its own lease, renewed and guarded like a
     lock's.
 
     Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Requests are served in
-    order, so small ones do not starve a large one. Not reentrant: each acquisition takes permits.
+    order, so small ones do not starve a large one, and one attempt overtakes no one. Not reentrant: each acquisition
+    takes permits. One that waits has an entry in the server's queue, which one command per second refreshes for all
+    waiters of this manager, and gets one message when it is its turn.
 
     Args:
         runtime: the manager's.
@@ -65,65 +63,12 @@ class Semaphore(Queueing):
 
     __slots__ = ("_permits", "_warned")
 
-    _called = "semaphore"
-
     contention: ClassVar[Contention] = SEMAPHORE
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
         self._permits = check_permits(name, "permits", permits)
         self._warned = False
         super().__init__(runtime, semaphore_calls(runtime, name, permits, 1), policy)
-
-    @usage("semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
-    def acquire(self, n: int = 1, *, timeout: float | timedelta | Default | None = DEFAULT) -> Acquisition[Lease]:
-        """Acquire `n` permits, all or none, waiting for others: `await` it for a lease, or `async with` it.
-
-        Args:
-            n: how many, for this one lease.
-            timeout: seconds to wait; 0 for one attempt, None for no limit; by default the semaphore's
-                `acquire_timeout`.
-
-        Raises:
-            AcquireTimeout: the timeout is over, and others have them; the message says who.
-            BackendError: Redis cannot be reached, did not answer within the timeout or `request_timeout`, or refuses.
-                A task that already waits keeps waiting through an outage.
-            ConfigurationError: more than there are; or as for `Lock.acquire()`.
-
-        Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has
-        arrived.
-
-        Cost: one round trip if there are enough. Otherwise an entry in the server's queue, which one command per second
-        refreshes for all waiters of this manager, and one message when it is its turn.
-        """
-        return self._obtain(self._for(n), timeout)
-
-    @usage("semaphore.try_acquire(2), which never waits, or semaphore.acquire(2, timeout=2.0)", ACQUIRE_HINTS)
-    def try_acquire(self, n: int = 1) -> Attempt:
-        """Acquire `n` permits in one attempt, never waiting: the lease is None if there are not enough, or if others
-        wait.
-
-        Raises and cancellation: as for `acquire()`. Cost: one round trip.
-        """
-        return self._obtain_now(self._for(n))
-
-    def release(self, n: int | None = None) -> Releasing:
-        """Release the calling task's innermost lease, or `n` permits of it. Sent when you call it.
-
-        Args:
-            n: how many, at most as many as that lease has; None for all.
-
-        Returns:
-            Something that you may await, as `lease.release(n)` does. Awaiting it raises `LockLost` if the lease was
-            lost, and `BackendError` if the server refuses.
-
-        Raises:
-            NotOwned: this task has no lease: call `lease.release()` on the lease that another task acquired. Or an
-                `async with` block has it, which releases the rest at its end.
-            ConfigurationError: the lease has fewer.
-
-        Cancellation: they are still released. Cost: one round trip.
-        """
-        return self._innermost(n).release(n)
 
     async def available(self) -> int:
         """Return how many permits are free. Raises and costs what `info()` does."""

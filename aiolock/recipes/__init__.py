@@ -5,6 +5,8 @@ A recipe takes locks, leases or a manager as arguments; nothing in aiolock depen
 
 from .election import Election as Election
 from .election import leader as leader
+from .etcd_place import EtcdPlace as EtcdPlace
+from .etcd_place import etcd_place as etcd_place
 from .exclusion import Exclusive as Exclusive
 from .exclusion import Skipping as Skipping
 from .exclusion import current_lease as current_lease
@@ -24,6 +26,7 @@ from .window import once as once
 __all__ = [
     "Busy",
     "Election",
+    "EtcdPlace",
     "Exclusive",
     "Gone",
     "GuardedWrites",
@@ -34,6 +37,7 @@ __all__ = [
     "Skipping",
     "Unavailable",
     "current_lease",
+    "etcd_place",
     "exclusive",
     "fenced",
     "guard",

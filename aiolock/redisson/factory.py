@@ -9,9 +9,11 @@ from ..errors import ConfigurationError
 from ..primitives.factory import LockFactory
 from ..primitives.options import LOCK, LockOptions
 from ..usage import usage
+from .count_down_latch import RCountDownLatch
 from .fair_lock import RFairLock
 from .fenced_lock import RFencedLock
 from .lock import RLock
+from .permits import RPermitExpirableSemaphore
 from .rw_lock import RReadWriteLock
 
 
@@ -25,7 +27,7 @@ class Redisson:
         locks: the manager, entered or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server.
+        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
 
     Example:
         ```python
@@ -83,6 +85,26 @@ class Redisson:
         Arguments and errors: as for `lock()`. No I/O.
         """
         return RReadWriteLock(self._runtime, *self._named(name, options))
+
+    @usage("locks.permit_expirable_semaphore('a', ttl=30)")
+    def permit_expirable_semaphore(self, name: str, **options: Unpack[LockOptions]) -> RPermitExpirableSemaphore:
+        """Return `getPermitExpirableSemaphore(name)`, of which `try_set_permits()` says how many permits it has.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        return RPermitExpirableSemaphore(self._runtime, *self._named(name, options))
+
+    @usage("locks.count_down_latch('a')")
+    def count_down_latch(self, name: str) -> RCountDownLatch:
+        """Return `getCountDownLatch(name)`, of which `try_set_count()` says how many counts open it. No I/O.
+
+        Args:
+            name: the key, 1 to 512 bytes in UTF-8.
+
+        Raises:
+            ConfigurationError: a name that cannot be.
+        """
+        return RCountDownLatch(self._runtime, name)
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)

@@ -7,7 +7,7 @@ from typing import cast
 from ..core.waiting.local_queue import LocalQueue
 from ..core.waiting.queue_entry import QueueEntry
 from ..core.waiting.race import ReleaseListener
-from ..core.waiting.wait import ASKING, QUEUED, TOLD
+from ..core.waiting.wait import ASKING, ENDED, QUEUED, TOLD
 from ..core.waiting.waiter import Waiter
 from ..errors import BackendError
 from ..scripts.outcomes import AcquireOutcome, Passed, Queued
@@ -44,7 +44,7 @@ class Place(QueueEntry):
     def take(self, outcome: AcquireOutcome | Passed | BackendError, sent_at: float) -> None:
         """See `QueueEntry`."""
         super().take(outcome, sent_at)
-        if self.grant is not None:
+        if self.state is ENDED:
             self._hear_no_more()
 
     def rename(self, owner: str) -> None:

@@ -78,6 +78,10 @@ def _set(store: Store, key: str, value: Word, _px: str, ms: Word) -> Answer:
     return "OK"
 
 
+def _incrby(store: Store, key: str, by: Word) -> Answer:
+    return store.incr(key, int(by))
+
+
 def _hmget(store: Store, key: str, *fields: str) -> Answer:
     return [*store.hmget(key, fields)]
 
@@ -148,6 +152,12 @@ def _zrevrangebyscore(store: Store, key: str, most: Word, least: Word, *options:
     return _listed(ranked[max(start, stop - skip - count) : max(start, stop - skip)][::-1], options)
 
 
+def _zremrangebyscore(store: Store, key: str, least: Word, most: Word) -> Answer:
+    ranked = store.ranked(key)
+    start, stop = _span(ranked, least, most)
+    return _zrem(store, key, *(member for _, member in ranked[start:stop]))
+
+
 def _span(ranked: Ranked, least: Word, most: Word) -> tuple[int, int]:
     """Where the scores in a range begin and end."""
     start = _place(ranked, least, after=False)
@@ -200,6 +210,7 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "GET": Store.get,
     "SET": _set,
     "INCR": Store.incr,
+    "INCRBY": _incrby,
     "HGET": Store.hget,
     "HMGET": _hmget,
     "HGETALL": _hgetall,
@@ -216,6 +227,7 @@ COMMANDS: dict[str, Callable[..., Answer]] = {
     "ZRANGE": _zrange,
     "ZRANGEBYSCORE": _zrangebyscore,
     "ZREVRANGEBYSCORE": _zrevrangebyscore,
+    "ZREMRANGEBYSCORE": _zremrangebyscore,
     "LRANGE": _lrange,
     "RPUSH": Store.rpush,
     "LREM": _lrem,

@@ -92,9 +92,10 @@ class Finished(NamedTuple):
 
 @dataclass(slots=True)
 class Released:
-    """The lock is free, or was freed by an earlier copy of this request."""
+    """The lock is free, or was freed by an earlier copy of this request; others have `heard` it, as they wait."""
 
     fence: int
+    heard: bool = False
 
 
 class Asked(NamedTuple):

@@ -116,8 +116,8 @@ class Store:
     def get(self, key: str) -> str | None:
         return self._typed(key, str) if self.exists(key) else None
 
-    def incr(self, key: str) -> int:
-        value = int(self._typed(key, str) or 0) + 1
+    def incr(self, key: str, by: int = 1) -> int:
+        value = int(self._typed(key, str) or 0) + by
         self._values[key] = str(value)
         return value
 

@@ -48,7 +48,7 @@ class WaiterView(Record):
         process: as for a holder.
         wants: "lock", "read", "write", "permits"; "task" for one place of a fair lock; "notification".
         permits: how many.
-        waited: seconds since it took the place.
+        waited: seconds since it took the place; None if the store does not tell.
         alive: whether it sent a heartbeat in time; otherwise it will be passed over.
     """
 
@@ -57,7 +57,7 @@ class WaiterView(Record):
     process: str
     wants: str
     permits: int
-    waited: float
+    waited: float | None
     alive: bool
 
 

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ..primitives.latch import Latch as AsyncLatch
-from .portal import Portal
+from .count_down import CountDown
 
 
-class Latch:
+class Latch(CountDown):
     """A count-down latch across processes. Comes from `LockManager.latch()`; cheap, shareable between threads.
 
     It opens after `count` counts, and stays open until it was unused for its `ttl`; then its name means a fresh latch.
-
-    Args:
-        portal: the manager's.
-        core: what it stands for.
     """
 
-    __slots__ = ("_core", "_portal")
+    __slots__ = ()
 
-    def __init__(self, portal: Portal, core: AsyncLatch) -> None:
-        self._portal = portal
-        self._core = core
-
-    @property
-    def name(self) -> str:
-        """What is waited for."""
-        return self._core.name
+    _core: AsyncLatch
 
     def count_down(self, by: str | None = None) -> int:
         """Count down by one; an open latch stays as it is.
@@ -47,16 +34,6 @@ class Latch:
         """
         return self._portal.call(self.name, lambda: self._core.count_down(by))
 
-    def count(self) -> int:
-        """Return how many counts are missing; 0: it is open.
-
-        Raises:
-            BackendError: Redis is unreachable or refuses.
-
-        Cost: one round trip.
-        """
-        return self._portal.call(self.name, self._core.count)
-
     def delete(self) -> bool:
         """End it, open or not; the next use of its name creates a fresh one, with all counts missing.
 
@@ -69,25 +46,3 @@ class Latch:
         Cost: one round trip.
         """
         return self._portal.call(self.name, self._core.delete)
-
-    def wait(self, timeout: float | timedelta | None = None) -> None:
-        """Wait until it is open.
-
-        Args:
-            timeout: seconds to wait; 0 for one query, None for no limit.
-
-        Raises:
-            WaitTimeout: it did not open in time; the message says how many counts are missing.
-            BackendError: Redis cannot be reached, did not answer the first query in time, or refuses. A thread that
-                already waits keeps waiting through an outage.
-            NotAcquired: the manager was closed meanwhile.
-
-        Cost: that of `aiolock.Latch.wait()`.
-        """
-        self._portal.call(self.name, lambda: self._core.wait(timeout))
-
-    def __repr__(self) -> str:
-        return repr(self._core)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return self._core.__reduce__()

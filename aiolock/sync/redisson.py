@@ -6,20 +6,33 @@ from typing import Unpack
 
 from ..errors import ConfigurationError
 from ..primitives.options import LOCK
+from ..redisson import RCountDownLatch as AsyncRCountDownLatch
 from ..redisson import Redisson as AsyncRedisson
 from ..redisson import RFairLock as AsyncRFairLock
-from ..redisson import RFairLockInfo, RLockInfo, RReadWriteLockInfo
+from ..redisson import RFairLockInfo, RLockInfo, RPermitExpirableSemaphoreInfo, RReadWriteLockInfo
 from ..redisson import RLock as AsyncRLock
+from ..redisson import RPermitExpirableSemaphore as AsyncRPermitExpirableSemaphore
 from ..redisson import RReadWriteLock as AsyncRReadWriteLock
 from ..redisson import RReadWriteLockSide as AsyncSide
 from ..usage import usage
+from .count_down import CountDown
 from .manager import LockManager
 from .options import LockOptions, OnLost, split
+from .permits import Permits
 from .portal import Portal
 from .reentrant import Reentrant
 from .two_sides import TwoSides
 
-__all__ = ["RFairLock", "RFencedLock", "RLock", "RReadWriteLock", "RReadWriteLockSide", "Redisson"]
+__all__ = [
+    "RCountDownLatch",
+    "RFairLock",
+    "RFencedLock",
+    "RLock",
+    "RPermitExpirableSemaphore",
+    "RReadWriteLock",
+    "RReadWriteLockSide",
+    "Redisson",
+]
 
 
 class RLock(Reentrant):
@@ -127,6 +140,80 @@ class RReadWriteLock(TwoSides):
         return self.write.info()
 
 
+class RPermitExpirableSemaphore(Permits):
+    """`RedissonClient.getPermitExpirableSemaphore(name)`, whose leases are renewed. Comes from
+    `Redisson.permit_expirable_semaphore()`.
+    """
+
+    __slots__ = ()
+
+    _core: AsyncRPermitExpirableSemaphore
+
+    def try_set_permits(self, permits: int) -> bool:
+        """Say how many permits there are: `trySetPermits()`. Whoever says so first is right, here or in Java.
+
+        Returns:
+            True if nobody had said so.
+
+        Raises:
+            ConfigurationError: not a whole number from 1.
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been set.
+
+        Cost: one round trip.
+        """
+        return self._portal.call(self.name, lambda: self._core.try_set_permits(permits))
+
+    def available(self) -> int:
+        """Return how many permits are free. Raises and costs what `info()` does."""
+        return self._portal.call(self.name, self._core.available)
+
+    def info(self) -> RPermitExpirableSemaphoreInfo:
+        """Return how many permits there are, are free and taken.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only.
+        """
+        return self._portal.call(self.name, self._core.info)
+
+
+class RCountDownLatch(CountDown):
+    """`RedissonClient.getCountDownLatch(name)`. Comes from `Redisson.count_down_latch()`."""
+
+    __slots__ = ()
+
+    _core: AsyncRCountDownLatch
+
+    def try_set_count(self, count: int) -> bool:
+        """Say how many counts open it: `trySetCount()`. Until somebody does it is open, and so it is afterwards.
+
+        Returns:
+            True if it was open.
+
+        Raises:
+            ConfigurationError: not a whole number from 1.
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been set.
+
+        Cost: one round trip.
+        """
+        return self._portal.call(self.name, lambda: self._core.try_set_count(count))
+
+    def count_down(self) -> int:
+        """Count down by one: `countDown()`. An open one stays as it is.
+
+        Returns:
+            How many counts are missing now; 0: it is open.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses. Without an answer it may have been counted: look at
+                `count()`.
+
+        If a signal interrupts it, it may have been counted. Cost: one round trip.
+        """
+        return self._portal.call(self.name, self._core.count_down)
+
+
 class Redisson:
     """Redisson's locks, for a manager of threads; see `aiolock.redisson.Redisson`.
 
@@ -134,7 +221,7 @@ class Redisson:
         locks: the manager, open or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server.
+        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
 
     Example:
         ```python
@@ -192,3 +279,24 @@ class Redisson:
         """
         known, on_lost = split(options)
         return RReadWriteLock(self._portal, self._core.rw_lock(name, **known), on_lost)
+
+    @usage("locks.permit_expirable_semaphore('a', ttl=30)")
+    def permit_expirable_semaphore(self, name: str, **options: Unpack[LockOptions]) -> RPermitExpirableSemaphore:
+        """Return `getPermitExpirableSemaphore(name)`, of which `try_set_permits()` says how many permits it has.
+
+        Arguments and errors: as for `lock()`. No I/O.
+        """
+        known, on_lost = split(options)
+        return RPermitExpirableSemaphore(self._portal, self._core.permit_expirable_semaphore(name, **known), on_lost)
+
+    @usage("locks.count_down_latch('a')")
+    def count_down_latch(self, name: str) -> RCountDownLatch:
+        """Return `getCountDownLatch(name)`, of which `try_set_count()` says how many counts open it. No I/O.
+
+        Args:
+            name: the key, 1 to 512 bytes in UTF-8.
+
+        Raises:
+            ConfigurationError: a name that cannot be.
+        """
+        return RCountDownLatch(self._portal, self._core.count_down_latch(name))

@@ -57,6 +57,7 @@ ROWS = [
     Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False),
     Row("PL", "in PostgreSQL, beside many that listen", "benchmarks.rows.listeners:in_postgres", quick=False),
     Row("ML", "in MariaDB, beside many that listen", "benchmarks.rows.listeners:in_mysql", quick=False),
+    Row("JV", "wake-ups on Redisson's wire, beside its own", "benchmarks.rows.redisson:wake_ups", quick=False),
     Row("P", "the other primitives, uncontended", "benchmarks.rows.primitives:uncontended"),
     Row(
         "PC",

@@ -27,6 +27,7 @@ KINDS: dict[str, Make] = {
     "redisson": lambda manager: Redisson(manager).lock("a"),
     "redisson write": lambda manager: Redisson(manager).rw_lock("a").write,
     "redisson fair": lambda manager: Redisson(manager).fair_lock("a"),
+    "redisson permits": lambda manager: Redisson(manager).permit_expirable_semaphore("a"),
 }
 
 
@@ -38,6 +39,12 @@ def make(request: pytest.FixtureRequest) -> Callable[[], World]:
 
 def of(kind: Make) -> Callable[[], World]:
     class Queued(World):
+        def __init__(self) -> None:
+            super().__init__()
+            if kind is KINDS["redisson permits"]:
+                self.backend.store.incr("a")
+                self.lasting = ("a",)
+
         def lock(self, manager: LockManager) -> Any:
             return kind(manager)
 

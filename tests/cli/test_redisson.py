@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import redis
 
+from aiolock import LockManager
+from aiolock.redisson import Redisson
 from tests.support import redis_cli
 
 from .conftest import CommandLine
@@ -56,3 +60,39 @@ def test_what_is_no_lock(cli: CommandLine, link: redis.Redis) -> None:
     link.set("orders", "text")
     assert cli("info", "--redisson", "orders").exit_code == 1
     assert cli("info", "--redisson", "nothing").exit_code == 1
+
+
+def test_all_that_are_held(cli: CommandLine, link: redis.Redis, redis_url: str) -> None:
+    """By Java, or by a manager of ours; but nothing of another program's, nor of our own locks."""
+
+    async def held() -> None:
+        async with LockManager(redis_url) as locks, Redisson(locks).lock("order:2"), locks.semaphore("api", 3):
+            link.hset("order:1", f"{JAVA}:51", "2")
+            link.hset("order:3", mapping={"mode": "read", f"{JAVA}:51": "1", f"{JAVA}:52": "1"})
+            link.hset("order:4", mapping={f"{JAVA}:51": "1", "name": "a user"})
+            link.hset("order:5", mapping={f"session:{number}": "1" for number in range(2000)})
+            link.set("order:6", "text")
+            link.hset("book:7", f"{JAVA}:51:write", "1")
+            result = await asyncio.to_thread(cli, "ls", "--redisson", "--json", "order:*")
+            assert [(one["name"], one["state"], one["used"]) for one in json.loads(result.output)] == [
+                ("order:1", "held", 1),
+                ("order:2", "held", 1),
+                ("order:3", "read", 2),
+            ]
+            everything = (await asyncio.to_thread(cli, "ls", "--redisson")).output
+            assert "book:7" in everything
+            assert "api" not in everything
+
+    asyncio.run(held())
+    link.flushall()
+    assert cli("ls", "--redisson").exit_code == 1
+    assert cli("ls", "--redisson", "--kind", "lock").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["ls", "info"])
+def test_where_there_are_none(cli: CommandLine, command: str, tmp_path: Path) -> None:
+    """A file has none of the commands. Kept by Survey.need_redis."""
+    (tmp_path / "locks.db").touch()
+    result = cli(command, "--redisson", "orders", "--url", f"sqlite:///{tmp_path / 'locks.db'}")
+    assert "Redisson's locks need a Redis server, and this is sqlite" in result.output
+    assert result.exit_code not in (0, 1)

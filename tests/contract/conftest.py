@@ -11,7 +11,7 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import mysql, postgres, redis_cli
+from tests.support import etcd, mysql, postgres, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
@@ -27,19 +27,20 @@ from .places import (
     QuorumPlace,
     RedisPlace,
 )
-from .queues import MemoryQueuePlace
+from .queues import EtcdPlace, MemoryQueuePlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
 PLACES = (
     *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
-    "queues",
+    *("queues", "etcd"),
 )
-QUEUES = ("queues",)
-TOPOLOGIES = ("cluster", "postgres", "mysql")
+QUEUES = ("queues", "etcd")
+REPEATED = ("mysql", "etcd")
+TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
-    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py"),
+    *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py", "test_request_release.py", "test_clients.py"),
 )
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
 
@@ -63,7 +64,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test at every place where it has a meaning, unless the test or its module chooses: see the markers."""
     named = any(mark.args[0] == "place" for mark in metafunc.definition.iter_markers("parametrize"))
     if "place" in metafunc.fixturenames and not named and not hasattr(metafunc.module, "place"):
-        metafunc.parametrize("place", [place for place in PLACES if _means(metafunc.definition, place)], indirect=True)
+        places = [place for place in PLACES if _means(metafunc.definition, place)]
+        repeats = [
+            pytest.param(place, marks=pytest.mark.slow) for place in places if _repeats(metafunc.definition, place)
+        ]
+        once = [place for place in places if not _repeats(metafunc.definition, place)]
+        metafunc.parametrize("place", [*once, *repeats], indirect=True)
+
+
+def _repeats(test: pytest.Item, place: str) -> bool:
+    """Whether it runs what another place runs, too, over a seam of its own, to which one file is enough at first."""
+    return place in REPEATED and test.path.name != "test_lock.py"
 
 
 def _means(test: pytest.Item, place: str) -> bool:
@@ -71,8 +82,12 @@ def _means(test: pytest.Item, place: str) -> bool:
         return False  # it is refused elsewhere
     if place == "polling":
         return test.get_closest_marker("not_polling") is None
+    if place in QUEUES and test.path.name not in IN_QUEUES:
+        return False
+    if place == "etcd" and test.path.name != "test_lock.py":
+        return bool(test.config.getoption("--topologies"))  # in memory it is the same backend
     if place in QUEUES:
-        return test.path.name in IN_QUEUES
+        return True
     if place == "threads":
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
@@ -154,6 +169,12 @@ def mysql_place() -> Iterator[MySQLPlace]:
     place = MySQLPlace(mysql.port(), mysql.name())
     yield place
     place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def etcd_place() -> EtcdPlace:
+    """A cluster of one, empty."""
+    return EtcdPlace(etcd.shared())
 
 
 @pytest.fixture

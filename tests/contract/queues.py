@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from aiolock.backends.coordinator.store import Place as Seat
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import Granted, Queued
+from tests.support.etcd import Etcd
 from tests.support.locks import LockState
 from tests.support.queue_store import Queues, QueueStore
 from tests.support.skipping import SkippingClock
@@ -173,3 +175,51 @@ class MemoryQueuePlace(QueuePlace):
     def manager(self, **options: Any) -> LockManager:
         namespace = options.get("namespace", "aiolock")
         return LockManager(CoordinatorBackend(QueueStore(self.memory.queues), namespace), **options)
+
+
+class _Etcd:
+    """A cluster, asked for JSON."""
+
+    def __init__(self, cluster: Etcd) -> None:
+        self.cluster = cluster
+
+    def view(self, path: str) -> Sequence[Seat]:
+        found = []
+        for pair in self.cluster.pairs(f"{path}/", f"{path}0"):
+            weight, capacity, depth, note = json.loads(pair["value"])
+            owner = pair["key"].rpartition("/")[2]
+            found.append(Seat(pair["key"], owner, int(pair["create_revision"]), weight, capacity, depth, note))
+        return found
+
+    def take(self, path: str, owner: str, ttl_ms: int, weight: int, capacity: int, note: str) -> int:
+        order = self.cluster.put(f"{path}/{owner}", json.dumps([weight, capacity, 1, note]), -(-ttl_ms // 1000))
+        if not any(place.order < order for place in self.view(path)):
+            self.cluster.put(f"{path}#last", f"held {order}")
+        return order
+
+    def remove(self, path: str, owner: str) -> None:
+        self.cluster.delete(f"{path}/{owner}")
+
+    def last(self, path: str) -> int:
+        for pair in self.cluster.pairs(f"{path}#last"):
+            return int(pair["value"].partition(" ")[2] or pair["mod_revision"])
+        return self.cluster.revision()  # a lock that was released leaves nothing
+
+    def flush(self) -> None:
+        self.cluster.delete("\0", "\xff")
+
+    def paths(self) -> set[str]:
+        keys = [pair["key"] for pair in self.cluster.pairs("\0", "\xff")]
+        return {key.rpartition("/")[0] for key in keys if key.count("/") == 3}
+
+
+class EtcdPlace(QueuePlace):
+    """A cluster of etcd, empty."""
+
+    def __init__(self, cluster: Etcd) -> None:
+        super().__init__(_Etcd(cluster))
+        self.url = cluster.url
+        self.server.flush()
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager(self.url, **options)

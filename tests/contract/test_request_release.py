@@ -54,6 +54,7 @@ async def test_it_waits_for_the_end_of_that_hold(here: Lock, there: Lock) -> Non
         await successor
 
 
+@pytest.mark.not_in_queues("the requests of a manager need not arrive in their order")
 @told
 async def test_asked_in_the_moment_of_the_grant(here: Lock, there: Lock) -> None:
     """Grant and request come to the next holder together. Seen to fail on a real server without QueueEntries.want."""
@@ -136,6 +137,7 @@ class Late(LockCalls):
         return super().force_release(fence)
 
 
+@pytest.mark.not_in_queues("it stands in for requests of scripts")
 async def test_force_ends_only_the_hold_that_was_asked(here: Lock, there: Lock, place: Place) -> None:
     """Kept by request_release: it forces with that hold's fence."""
     lease = await here.acquire()

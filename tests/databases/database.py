@@ -26,9 +26,13 @@ class OwnServer(Protocol):
 
     Attributes:
         url: of a database.
+        version: what it is.
     """
 
     url: str
+
+    @property
+    def version(self) -> str: ...
 
     def away(self) -> AbstractContextManager[None]:
         """It ends as in a crash, and is there again afterwards."""
@@ -105,7 +109,7 @@ class Database(ABC):
     @property
     @abstractmethod
     def where(self) -> tuple[str, int]:
-        """What a proxy connects to: host and port; or the path of a Unix socket, and 0."""
+        """What a proxy connects to: host and port; or the path of a Unix socket, and the number in its name."""
 
     @abstractmethod
     def behind(self, port: int) -> str:
@@ -144,8 +148,8 @@ class Database(ABC):
         """What the command line reads it with."""
 
     @abstractmethod
-    def side(self) -> ServedSide:
-        """Scripts in it, and looks at it."""
+    def side(self, *, empty: bool = True) -> ServedSide:
+        """Scripts in it, and looks at it; if you want, first deletes its locks."""
 
     @classmethod
     def module(cls, name: str) -> Any:

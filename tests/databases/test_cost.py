@@ -55,6 +55,7 @@ async def test_what_many_ask_for_at_once(database: Database, crowd: int) -> None
             await (await waiter).release()
 
 
+@pytest.mark.slow
 async def test_many_that_wait(url: str) -> None:
     """Each says now and then that it still waits, and reads what the others have written before: two exchanges. Kept by
     exchange_1: `crowd`, and GuessingEngine._ask: who is answered at once does not wait in step with the others.

@@ -147,12 +147,13 @@ async def test_a_hand_off_whose_answer_is_lost(database: Database, losing: list[
     assert database.run(f"SELECT * FROM {database.locks}") == []
 
 
-@pytest.mark.parametrize("action", ["cut", "lose_reply"])
+@pytest.mark.parametrize("action", ["cut", pytest.param("lose_reply", marks=pytest.mark.slow)])
 async def test_the_network_loses_an_answer(database: Database, action: str) -> None:
     """The server has committed. Kept by Unavailable: `ran`."""
     async with FaultProxy(*database.where, framing=database.framing) as proxy:
         behind = database.behind(proxy.port)
-        async with LockManager(behind, request_timeout=1.0) as one, LockManager(database.url) as two:
+        patience = 2.0 if action == "lose_reply" else 10.0  # for an answer that does not come
+        async with LockManager(behind, request_timeout=patience) as one, LockManager(database.url) as two:
             async with one.lock("x") as before:
                 pass
             rule = getattr(proxy, action)(matching=database.writes)

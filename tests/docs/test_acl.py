@@ -11,12 +11,13 @@ import pytest
 import redis
 
 from aiolock import Lock, LockLost, LockManager, LossReason, recipes
+from aiolock.redisson import Redisson
 from aiolock.scripts import condition, latch, lock, multi, once, queue
 from aiolock.scripts.base import Script
 from aiolock.scripts.inspections import INSPECTED_KINDS, inspection_of
 from aiolock.scripts.keys import Keys
 from aiolock.testing.server import RedisServer
-from tests.support import redis_cli
+from tests.support import redis_cli, redisson_wire
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.sentinels import SentinelSet
@@ -29,6 +30,7 @@ SECTIONS = (
     "queues",
     "latches",
     "once",
+    "redisson",
     "quorum",
     "replicas",
     "cluster",
@@ -84,6 +86,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "queues": used(*queue.SCRIPTS),
         "latches": used(*latch.SCRIPTS),
         "once": used(*once.SCRIPTS),
+        "redisson": used(*redisson_wire.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
         "cluster": {
@@ -197,11 +200,38 @@ async def runs(one: LockManager, other: LockManager) -> None:
     assert await there.forget()
 
 
+async def on_redisson(one: LockManager, other: LockManager) -> None:
+    here, there = Redisson(one), Redisson(other)
+    for make in (Redisson.fenced_lock, Redisson.fair_lock):
+        await both_enter(make(here, "orders"), make(there, "orders"))
+    await both_enter(here.rw_lock("orders:rw").write, there.rw_lock("orders:rw").read)
+    await here.permit_expirable_semaphore("orders:sem").try_set_permits(1)
+    await both_enter(*(java.permit_expirable_semaphore("orders:sem") for java in (here, there)))
+    await here.count_down_latch("orders:latch").try_set_count(2)
+    waiting = asyncio.create_task(there.count_down_latch("orders:latch").wait())
+    for java in (here, there):
+        await java.count_down_latch("orders:latch").count_down()
+    await waiting
+    lease = await here.lock("orders").acquire()
+    assert await there.lock("orders").force_release()
+    assert await lease.wait_lost() is LossReason.DELETED
+
+
+async def both_enter(one: Any, other: Any) -> None:
+    async with one as lease:
+        await lease.renew()
+        assert await one.info()
+        waiting = asyncio.create_task(other.acquire())
+        await asyncio.sleep(0.05)  # longer than a heartbeat
+    await (await waiting).release()
+
+
 Scene = Callable[[LockManager, LockManager], Awaitable[None]]
 
 
 @pytest.mark.parametrize(
-    ("section", "scene"), [("locks", locks_of_a_name), ("queues", queues), ("latches", latches), ("once", runs)]
+    ("section", "scene"),
+    [("locks", locks_of_a_name), ("queues", queues), ("latches", latches), ("once", runs), ("redisson", on_redisson)],
 )
 async def test_each_section_suffices(redis_url: str, link: redis.Redis, section: str, scene: Scene) -> None:
     limited = Limited(redis_url, link, *(("locks", "once") if section == "once" else (section,)))

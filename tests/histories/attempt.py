@@ -10,8 +10,10 @@ from .period import Period
 SPACES = {
     "lock": "lock", "fair": "lock", "multi": "lock", "resume": "lock", "read": "rw", "write": "rw",
     "permits": "semaphore", "count": "latch", "look": "latch", "wait": "latch",
+    "rlock": "rlock", "rread": "rrw", "rwrite": "rrw", "rpermits": "rsemaphore",
 }  # fmt: skip
-"""Of what kind the server's state is: a fair lock is the lock of its name."""
+"""Of what kind the server's state is: a fair lock is the lock of its name. An R is for Redisson's wire, without fences.
+"""
 NEVER = float("inf")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -23,8 +24,12 @@ class RoutedLoop(asyncio.SelectorEventLoop):
         super().__init__()
         self._routes = routes
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        return await super().create_connection(protocol_factory, host, self._routes.get(port, port), **options)
+    async def sock_connect(self, sock: Any, address: Any) -> None:
+        """However a driver connects, it comes here."""
+        if sock.family != socket.AF_UNIX:
+            host, port, *more = address
+            address = host, self._routes.get(port, port), *more
+        await super().sock_connect(sock, address)
 
 
 class Network:

@@ -99,7 +99,7 @@ def _options(dice: random.Random, place: str, replicas: bool) -> dict[str, Any]:
     if place != "quorum":
         options["liveness"] = dice.choice((1.0, 3.0))
     polls, replicated = dice.random() < 0.15, dice.random() < 0.5
-    if polls and place == "server":
+    if polls and place in ("server", "redisson"):
         options["poll"] = True
     if place == "sentinel":
         options["ttl"] = max(TTLS)  # docs/how-to/topologies.md says why

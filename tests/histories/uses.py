@@ -23,6 +23,7 @@ from aiolock import (
     NotOwned,
     WaitTimeout,
 )
+from aiolock.redisson import Redisson
 
 from .journal import Journal, Operation
 from .resource import Resource
@@ -39,6 +40,8 @@ GENERATION = 1.0
 """Seconds between two latches."""
 PAUSE = 0.03
 """Seconds between two operations of a task, at most: the machine has other work."""
+ON_REDISSON = "wsem"
+"""The semaphore there."""
 QUORUM = ("lock", "nested")
 """What a quorum offers."""
 ALL = ("lock", "other", "fair", "nested", "read", "write", "permits", "multi", "ticket", "latch")
@@ -55,7 +58,7 @@ class Held:
     """
 
     def __init__(self, operation: Operation, lease: Lease) -> None:
-        operation.note("granted", fence=lease.fence, lost=lease.lost, abandoned=lease.abandoned)
+        operation.note("granted", fence=lease._hold.fence, lost=lease.lost, abandoned=lease.abandoned)
         self.lease = lease
         self._operation = operation
         self._inside = True
@@ -105,6 +108,7 @@ class Uses:
         self, locks: LockManager, journal: Journal, resource: Resource, dice: random.Random, number: int, workers: int
     ) -> None:
         self._locks = locks
+        self._on_wire: Redisson | None = None
         self._journal = journal
         self._resource = resource
         self._dice = dice
@@ -148,6 +152,11 @@ class Uses:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
+
+    @property
+    def _java(self) -> Redisson:
+        self._on_wire = self._on_wire or Redisson(self._locks)
+        return self._on_wire
 
     # The primitives.
 
@@ -193,6 +202,42 @@ class Uses:
         taking = self._locks.lock("account").acquire(timeout=patience)
         async with self._ending(operation), _held(operation, taking) as held:
             await self.accounts.increase(held.lease, self._stay(), functools.partial(held.wrote, "account"))
+
+    async def _rlock(self) -> None:
+        await self._on_redisson("rlock", "w", self._java.lock("w", **self._options()))
+
+    async def _rfair(self) -> None:
+        await self._on_redisson("rlock", "wf", self._java.fair_lock("wf"))
+
+    async def _rwrite(self) -> None:
+        await self._on_redisson("rwrite", "wrw", self._java.rw_lock("wrw").write)
+
+    async def _rread(self) -> None:
+        await self._on_redisson("rread", "wrw", self._java.rw_lock("wrw").read)
+
+    async def _on_redisson(self, kind: str, name: str, lock: Any) -> None:
+        """Be inside, and sometimes once more."""
+        patience, use = self._patience(), "rfair" if name == "wf" else kind
+        operation = self._journal.begin(kind, name, timeout=patience, use=use)
+        async with self._ending(operation), _held(operation, lock.acquire(timeout=patience)):
+            await asyncio.sleep(self._stay())
+            if self._dice.random() < 0.2:
+                async with lock:
+                    await asyncio.sleep(self._stay())
+
+    async def _rpermits(self) -> None:
+        patience, weight = self._patience(), self._dice.choice((1, 1, 2))
+        semaphore = self._java.permit_expirable_semaphore(ON_REDISSON)
+        given = {"weight": weight, "permits": PERMITS, "timeout": patience, "use": "rpermits"}
+        operation = self._journal.begin("rpermits", ON_REDISSON, **given)
+        async with self._ending(operation):
+            await semaphore.try_set_permits(PERMITS)  # again and again, as the server may have lost the number
+            async with _held(operation, semaphore.acquire(weight, timeout=patience)) as held:
+                await asyncio.sleep(self._stay())
+                if weight > 1 and self._dice.random() < 0.5:
+                    operation.note("kept", weight=weight - 1)
+                    await held.lease.release(1)
+                    await asyncio.sleep(self._stay())
 
     async def _nested(self) -> None:
         patience = self._patience()

@@ -139,6 +139,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
     _die_with_parent()
     logging.getLogger("aiolock").setLevel(logging.CRITICAL)  # what is broken on purpose; all else it says is a find
+    # asyncio says so if others write to a connection that has just died, before they could know.
+    logging.getLogger("asyncio").addFilter(lambda record: "socket.send() raised" not in record.getMessage())
     if name := os.environ.get(BROKEN):
         from .mutations import CASES  # only then: it brings pytest
 

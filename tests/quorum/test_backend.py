@@ -234,14 +234,28 @@ async def test_a_late_refusal_counts_once_most_nodes_refuse(trio: Trio, links: l
 
 
 async def test_one_message_from_three_nodes_wakes_once(trio: Trio, links: list[Link]) -> None:
-    """After a short random time. Kept by Subscription._heard: payloads are keys of a dict."""
+    """When a majority has sent it. Kept by Subscription._heard: `quorum`."""
     heard: list[str | None] = []
     backend = QuorumBackend(links)
     await backend.open(timeout=1.0, reconnected=lambda: None)
     await backend.subscribe("channel", heard.append)
     assert heard == [None]
-    for store in trio.stores:
+    for store, known in zip(trio.stores, ([None], [None, "a:1 7"], [None, "a:1 7"]), strict=True):
         store.publish("channel", "a:1 7")
+        await trio.clock.advance(0)
+        assert heard == known
+    await trio.clock.advance(0.1)
+    assert heard == [None, "a:1 7"]
+    await backend.aclose()
+
+
+async def test_a_message_from_one_node_wakes_later(trio: Trio, links: list[Link]) -> None:
+    """The others may have lost theirs. Kept by Subscription._deliver."""
+    heard: list[str | None] = []
+    backend = QuorumBackend(links)
+    await backend.open(timeout=1.0, reconnected=lambda: None)
+    await backend.subscribe("channel", heard.append)
+    trio.stores[0].publish("channel", "a:1 7")
     await trio.clock.advance(0)
     assert heard == [None]
     await trio.clock.advance(0.1)

@@ -33,6 +33,7 @@ def tell(trio: Trio, who: str) -> None:
 
 
 def asked(link: Link) -> int:
+    """Not of the first node, where processes line up."""
     return link.calls.count("acquire")
 
 
@@ -113,7 +114,7 @@ async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: 
     steal(trio)
     waiter = asyncio.ensure_future(here.acquire())
     await trio.clock.advance(SOON)
-    assert asked(links[0]) == 2  # a release may have been missed before its subscription was confirmed
+    assert asked(links[1]) == 2  # a release may have been missed before its subscription was confirmed
     for link in links:
         link.hang("acquire")
     tell(trio, "x:1")
@@ -123,9 +124,9 @@ async def test_a_message_that_comes_during_an_attempt_counts(trio: Trio, links: 
     for link in links:
         link.thaw()
     await trio.clock.advance(0)
-    assert asked(links[0]) == 4
+    assert asked(links[1]) == 4
     await trio.clock.advance(60.0)
-    assert asked(links[0]) == 4
+    assert asked(links[1]) == 4
     waiter.cancel()
 
 
@@ -154,10 +155,10 @@ async def test_a_message_from_before_the_attempt_does_not(trio: Trio, links: lis
     tell(trio, "x:1")
     await trio.clock.advance(SOON)
     steal(trio)
-    links[0].calls.clear()
+    links[1].calls.clear()
     await release_lost(first)
     await trio.clock.advance(60.0)
-    assert asked(links[0]) == 1
+    assert asked(links[1]) == 1
     tasks[1].cancel()
 
 
@@ -177,7 +178,7 @@ async def test_the_end_of_a_hold_is_waited_for(trio: Trio, links: list[Link], he
     steal(trio, ttl=20.0)
     waiter = asyncio.ensure_future(here.acquire())
     await trio.clock.advance(19.9)
-    assert asked(links[0]) == 2
+    assert asked(links[1]) == 2
     await trio.clock.advance(0.2)
     await given_back(waiter)
 
@@ -201,7 +202,7 @@ async def test_a_polling_waiter_asks_less_and_less_often(trio: Trio, links: list
         steal(trio)
         waiter = asyncio.ensure_future(locks.lock(NAME).acquire())
         await trio.clock.advance(5.2)
-        assert asked(links[0]) == 10
+        assert asked(links[1]) == 10
         assert [store.numsub(keys_of().free) for store in trio.stores] == [0, 0, 0]
         waiter.cancel()
 
@@ -262,7 +263,7 @@ async def test_only_votes_split_in_a_row_lengthen_the_pause(trio: Trio, links: l
             links[0].calls.clear()
             tell(trio, "x:10")
             await trio.clock.advance(2 * SOON)
-            assert asked(links[0]) >= 3
+            assert asked(links[1]) >= 3
             await trio.clock.advance(5.0)
             steal(trio)
             await trio.clock.advance(2.0)

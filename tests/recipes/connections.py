@@ -85,7 +85,7 @@ def over_threads_alchemy(
 def of_alchemy(address: str, driver: str) -> str:
     if driver.startswith("sqlite"):
         return f"{driver}:///{address}"
-    return address.replace("postgresql://", f"{driver}://")
+    return f"{driver}://{address.partition('://')[2]}"
 
 
 @asynccontextmanager

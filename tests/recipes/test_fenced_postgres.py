@@ -11,14 +11,14 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext import asyncio as alchemy
 
 import aiolock.sync
 from aiolock import LockLost, LockManager, LossReason, fenced
 from aiolock.recipes.fenced import FENCES_TABLE
 from aiolock.recipes.fenced_transaction import FencedTransaction
 from tests.support import postgres
+
+from .connections import over_alchemy, over_asyncpg, over_psycopg, say
 
 TTL = 1.2
 ENOUGH = 30.0
@@ -37,39 +37,17 @@ def written(dsn: str) -> str:
 
 
 @asynccontextmanager
-async def over_asyncpg(dsn: str) -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(dsn)
-    yield connection
-    await connection.close(timeout=5)
-
-
-@asynccontextmanager
 async def over_pool(dsn: str) -> AsyncIterator[Any]:
     async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, pool.acquire() as connection:
         yield connection
 
 
-@asynccontextmanager
-async def over_psycopg(dsn: str) -> AsyncIterator[Any]:
-    async with await psycopg.AsyncConnection.connect(dsn) as connection:
-        yield connection
-
-
-@asynccontextmanager
-async def over_session(dsn: str) -> AsyncIterator[Any]:
-    engine = alchemy.create_async_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
-    async with alchemy.AsyncSession(engine) as session:
-        yield session
-    await engine.dispose()
-
-
 Over = Callable[[str], AbstractAsyncContextManager[Any]]
-WAYS = [over_asyncpg, over_pool, over_psycopg, over_session]
+WAYS = [over_asyncpg, over_pool, over_psycopg(), over_alchemy("postgresql+psycopg", True)]
 
 
 async def add(connection: Any, letter: str) -> None:
-    sql = f"UPDATE doc SET text = text || '{letter}' WHERE id = 1"
-    await connection.execute(text(sql) if isinstance(connection, alchemy.AsyncSession) else sql)
+    await say(connection, f"UPDATE doc SET text = text || '{letter}' WHERE id = 1")
 
 
 @pytest.fixture

@@ -64,6 +64,21 @@ b tryLock lock:T
 a unlock fenced:T
 b lockAndGetToken fenced:T
 b unlock fenced:T
+a trySetPermits permits:P 1
+b trySetPermits permits:P 2
+a lock permits:P
+b tryLock permits:P
+b waits lock permits:P
+a unlock permits:P
+b entered
+b unlock permits:P
+a trySetCount latch:C 2
+b trySetCount latch:C 3
+b waits await latch:C
+a countDown latch:C
+c countDown latch:C
+b entered
+a countDown latch:C
 """.strip().splitlines()
 """A task or thread, and what it does; `waits` to be let in, until it has `entered`."""
 
@@ -134,8 +149,9 @@ class Trace:
                 return {field.decode(): value.decode() for field, value in self._link.hgetall(key).items()}
             case b"list":
                 return [item.decode() for item in self._link.lrange(key, 0, -1)]
-            case b"zset":  # deadlines: each side has its own
-                return sorted(self._names.get(item.decode(), "?") for item in self._link.zrange(key, 0, -1))
+            case b"zset":  # deadlines, or ids of permits: each side has its own
+                items = (item.decode(errors="replace") for item in self._link.zrange(key, 0, -1))
+                return sorted(self._names.get(item, "?") for item in items)
         return self._link.get(key).decode()
 
     def _named(self, line: str, task: str) -> str:

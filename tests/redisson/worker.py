@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, Sentinel
 
 from aiolock import Lease, LockManager
 from aiolock.redisson import Redisson
@@ -53,7 +53,13 @@ class Crew:
             kind, _, name = what.partition(":")
             if kind in ("read", "write"):
                 return getattr(self._java.rw_lock(name), kind)
-            makes = {"lock": self._java.lock, "fenced": self._java.fenced_lock, "fair": self._java.fair_lock}
+            makes = {
+                "lock": self._java.lock,
+                "fenced": self._java.fenced_lock,
+                "fair": self._java.fair_lock,
+                "permits": self._java.permit_expirable_semaphore,
+                "latch": self._java.count_down_latch,
+            }
             self._made[what] = makes[kind](name)
         return self._made[what]
 
@@ -77,6 +83,16 @@ class Crew:
                 await leases.pop().release()
             case "forceUnlock":
                 return str(await self._lock(what).force_release()).lower()
+            case "trySetPermits":
+                return str(await self._lock(what).try_set_permits(int(words[1]))).lower()
+            case "trySetCount":
+                return str(await self._lock(what).try_set_count(int(words[1]))).lower()
+            case "countDown":
+                await self._lock(what).count_down()
+            case "await":
+                await self._lock(what).wait()
+            case "count" if what.startswith("latch"):
+                return await self._lock(what).count()
             case "lost":
                 return str(await leases[-1].wait_lost())
             case "count":
@@ -106,11 +122,34 @@ class Crew:
         return torn
 
 
+def sentinels_of(url: str) -> tuple[list[tuple[str, int]], str]:
+    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`."""
+    places, _, service = url.removeprefix("sentinel://").partition("/")
+    pairs = (place.partition(":") for place in places.split(","))
+    return [(host, int(port)) for host, _, port in pairs], service
+
+
+def manager(url: str, ttl: float) -> LockManager:
+    """A manager of a server, or of what Sentinels say is one."""
+    if not url.startswith("sentinel:"):
+        return LockManager(url, ttl=ttl)
+    addresses, service = sentinels_of(url)
+    return LockManager.sentinel(addresses, service=service, ttl=ttl)
+
+
+def client(url: str) -> Redis:
+    """A client of the same."""
+    if not url.startswith("sentinel:"):
+        return Redis.from_url(url)
+    addresses, service = sentinels_of(url)
+    return Sentinel(addresses).master_for(service)
+
+
 async def main() -> None:
     url, ttl_ms = sys.argv[1:]
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with LockManager(url, ttl=float(ttl_ms) / 1000) as locks, Redis.from_url(url) as redis:
+    async with manager(url, float(ttl_ms) / 1000) as locks, client(url) as redis:
         crew = Crew(locks, redis)
         print("ready", locks._runtime.binding.id, "aiolock", flush=True)
         while line := await reader.readline():

@@ -10,7 +10,7 @@ import pytest
 from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
 from aiolock.scripts.base import Call
 from aiolock.scripts.commands import COMMANDS
-from aiolock.scripts.redisson import rw as redisson_wire
+from tests.support import redisson_wire
 from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
 FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue, redisson_wire)
@@ -39,6 +39,7 @@ def answer(side: Side, lua: str) -> object:
         "return call('SET', K, 'a', 'PX', 100000)",
         TEXT + "return { call('GET', K), call('GET', L) }",
         TEXT + "return { call('INCR', K), call('GET', K), call('PTTL', K) > 1, call('INCR', L), call('PTTL', L) }",
+        TEXT + "return { call('INCRBY', K, '-9'), call('GET', K), call('PTTL', K) > 1, call('INCRBY', L, 5) }",
         TEXT + "return { call('EXISTS', K, L, K), call('EXISTS', L) }",
         TEXT + "return { call('DEL', K, L), call('DEL', K) }",
         TEXT + "call('SET', L, 8, 'PX', 9000) return { call('DEL', K, L), call('EXISTS', K, L) }",
@@ -62,7 +63,8 @@ def answer(side: Side, lua: str) -> object:
             + f"local least, most = '{least}', '{most}' return {{ call('ZCOUNT', K, least, most), "
             + "call('ZRANGEBYSCORE', K, least, most), call('ZRANGEBYSCORE', K, least, most, 'LIMIT', 1, 2), "
             + "call('ZREVRANGEBYSCORE', K, most, least, 'WITHSCORES'), "
-            + "call('ZREVRANGEBYSCORE', K, most, least, 'WITHSCORES', 'LIMIT', 1, 2) }"
+            + "call('ZREVRANGEBYSCORE', K, most, least, 'WITHSCORES', 'LIMIT', 1, 2), "
+            + f"call('ZREMRANGEBYSCORE', K, least, most), {ALL}, call('ZREMRANGEBYSCORE', L, least, most) }}"
             for least, most in SCORES
         ),
         PLACES + "return { call('LREM', K, 0, 'a'), call('LREM', K, 0, 'c'), call('LREM', L, 0, 'c') }",

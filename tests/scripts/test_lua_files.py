@@ -8,7 +8,7 @@ import pytest
 
 import aiolock.scripts
 from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
-from aiolock.scripts.redisson import rw as redisson_wire
+from tests.support import redisson_wire
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.lua"))
@@ -32,7 +32,7 @@ PRELUDES = {
     "queue": {part for part in queue.ASK if "/" not in part},
     "guard": {"names", "holders"},
     "once": {"run"},
-    "redisson": {"grant", "line"},
+    "redisson": {"grant", "now", "line"},
     "scripts": {"sharded", "replicated"},
 }
 """What goes in front of scripts: it need not answer by itself."""

@@ -33,7 +33,7 @@ def free(side: Side, calls: LockCalls) -> str:
 @pytest.mark.parametrize("ending", ["clean", "undone", "dirty"])
 def test_a_release_is_announced_once(side: Side, calls: LockCalls, free: str, ending: Ending) -> None:
     """Guards `PUBLISH` of ARGV[7]: a copy, which finds nothing to release, announces nothing."""
-    assert side.run(calls.release("m:1", TTL, 0, ending, False)) == Released(FENCE)
+    assert side.run(calls.release("m:1", TTL, 0, ending, False)) == Released(FENCE, heard=True)
     assert isinstance(side.run(calls.release("m:1", TTL, 0, ending, True)), Missing)
     assert side.heard() == [(free, f"m:1 {FENCE}")]
 

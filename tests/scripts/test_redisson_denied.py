@@ -11,11 +11,14 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Failed, Granted, Released, Renewed
 from aiolock.scripts.redisson import FairCalls, RLockCalls
-from aiolock.scripts.redisson.rw import FULL, SCRIPTS, RWCalls
+from aiolock.scripts.redisson.rw import FULL, RWCalls
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
+from tests.support.redisson_wire import SCRIPTS
 from tests.support.scripting import DENIAL, LuaSide
 from tests.support.scripting import Refused as Failure
+
+from .test_redisson_permits_denied import SITUATIONS as PERMITS
 
 TTL, WAIT = 30_000, 3_000
 LOCK, FENCED, FAIR = RLockCalls("orders"), RLockCalls("orders", fenced=True), FairCalls("orders", WAIT)
@@ -68,7 +71,8 @@ SITUATIONS = {
 
 
 def test_every_script_is_here() -> None:
-    assert {situation.call.script for situation in SITUATIONS.values()} == set(SCRIPTS)
+    situations = (*SITUATIONS.values(), *PERMITS.values())
+    assert {situation.call.script for situation in situations} == set(SCRIPTS)
 
 
 def prepare(side: LuaSide, situation: Situation) -> None:

@@ -250,6 +250,15 @@ class Actor:
         match step.what:
             case "redisson":
                 kind, primitive = "redisson", Redisson(manager).lock(name, **options)
+            case "redisson fair":
+                kind, primitive = "redisson", Redisson(manager).fair_lock(name, **options)
+            case "redisson read":
+                kind, primitive = "redisson rw", Redisson(manager).rw_lock(name, **options).read
+            case "redisson write":
+                kind, weight, primitive = "redisson rw", FULL, Redisson(manager).rw_lock(name, **options).write
+            case "redisson permits":
+                kind, weight = "redisson permits", min(step.n, PERMITS)
+                primitive = Redisson(manager).permit_expirable_semaphore(name, **options)
             case "fair":
                 primitive = manager.fair_lock(name, **options)
             case "read":
@@ -264,17 +273,19 @@ class Actor:
                 primitive = manager.multi_lock(*names, **options)
             case _:
                 primitive = manager.lock(name, **options)
-        return primitive, model.asks(self.name, self.process, kind, names, weight, step.what == "fair")
+        return primitive, model.asks(self.name, self.process, kind, names, weight, step.what.endswith("fair"))
 
     async def _lock(self, step: Step) -> None:
         primitive, wish = self._primitive(step)
         try:
+            if step.what == "redisson permits":
+                await primitive.try_set_permits(PERMITS)
             await getattr(self, f"_by_{step.how}", self._by_guard)(step, primitive, wish)
         finally:
             self._model.gives_up(wish)
 
     def _acquire(self, step: Step, primitive: Any, wish: Wish) -> Any:
-        more = (wish.weight,) if wish.kind == "semaphore" else ()
+        more = (wish.weight,) if wish.of_permits else ()
         return primitive.acquire(*more, timeout=step.timeout)
 
     async def _by_guard(self, step: Step, primitive: Any, wish: Wish) -> None:
@@ -282,7 +293,7 @@ class Actor:
             await self._stay(step, wish, lease)
 
     async def _by_try(self, step: Step, primitive: Any, wish: Wish) -> None:
-        more = (wish.weight,) if wish.kind == "semaphore" else ()
+        more = (wish.weight,) if wish.of_permits else ()
         async with primitive.try_acquire(*more) as lease:
             if lease is None:
                 self._model.gives_up(wish)
@@ -310,7 +321,7 @@ class Actor:
             stay = self._enter(wish, lease)
             try:
                 await asyncio.sleep(step.seconds / 3)
-                if wish.kind == "semaphore":
+                if wish.of_permits:
                     return
                 async with primitive.acquire(timeout=step.timeout) as inner:
                     if inner._hold.fence != lease._hold.fence:
@@ -325,7 +336,7 @@ class Actor:
             async with primitive.acquire(owner=owner, timeout=step.timeout):
                 await asyncio.sleep(step.seconds / 2)
 
-        if wish.kind == "semaphore":
+        if wish.of_permits:
             await self._by_guard(step, primitive, wish)
             return
         async with self._acquire(step, primitive, wish) as lease:
@@ -401,7 +412,7 @@ class Actor:
             stay = self._enter(wish, lease)
             try:
                 await asyncio.sleep(step.seconds / 2)
-                if wish.kind == "semaphore" and wish.weight > 1 and not lease.lost:
+                if wish.of_permits and wish.weight > 1 and not lease.lost:
                     wish.weight = 1
                     await lease.release(lease.permits - 1)
                 await asyncio.sleep(step.seconds / 2)

@@ -13,6 +13,13 @@ HOWS = ("guard",) * 6 + (
     "part",
 )  # fmt: skip
 REENTRANT = ("lock", "fair", "read", "write", "multi")
+ON_REDISSON = {
+    "fair": ("redisson fair", "f"),
+    "read": ("redisson read", "r"),
+    "write": ("redisson write", "r"),
+    "permits": ("redisson permits", "p"),
+}
+"""What a primitive becomes there, and its name: the wire has one kind for each; all others are locks."""
 FAULTS = (
     ("cut",) * 6 + ("lose_reply",) * 4 + ("hold",) * 3 + ("stall",) * 4 + ("cancel",) * 6
     + ("die", "die", "flush", "forget_scripts", "restart", "restart_empty", "busy", "busy", "refuse", "jump")
@@ -24,8 +31,13 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 def draw(seed: int | str) -> Plan:
     """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, and one in sixteen
-    about a queue that is lost.
+    about a queue that is lost. That of "redisson:7" is that of 7, in which each primitive is Redisson's.
     """
+    wire, _, number = str(seed).rpartition(":")
+    if wire == "redisson":
+        plan = draw(int(number))
+        workers = tuple(replace(worker, steps=tuple(map(_on_redisson, worker.steps))) for worker in plan.workers)
+        return replace(plan, workers=workers)
     plan, dice = _draw(seed), Random(f"hand-offs {seed}")
     chance = dice.random()
     if chance < 1 / 4:
@@ -33,18 +45,12 @@ def draw(seed: int | str) -> Plan:
     return _losing_the_queue(plan, dice) if chance > 15 / 16 else plan
 
 
-def draw_redisson(seed: int) -> Plan:
-    """Return the plan of a seed, in which each lock is Redisson's."""
-    plan = draw(seed)
-    workers = tuple(replace(worker, steps=tuple(map(_on_redisson, worker.steps))) for worker in plan.workers)
-    return replace(plan, workers=workers)
-
-
 def _on_redisson(step: Step) -> Step:
     if step.what not in HOLDING:
         return step
-    how = "plain" if step.how in ("detach", "part") else step.how
-    return replace(step, what="redisson", name=step.name[:1], how=how, n=1)
+    kind, name = ON_REDISSON.get(step.what, ("redisson", step.name[:1]))
+    how = "plain" if step.how == "detach" or (step.how == "part" and step.what != "permits") else step.how
+    return replace(step, what=kind, name=name, how=how)
 
 
 def _blocking(plan: Plan, dice: Random) -> Plan:

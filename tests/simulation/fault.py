@@ -126,7 +126,7 @@ class Faults:
 
     def _flush(self, fault: Fault, process: Process) -> None:
         self._scene.orphans.forgets()
-        self._scene.server.store.flush()
+        self._scene.server.forget()
 
     def _lose_queue(self, fault: Fault, process: Process) -> None:
         """The server evicts the queues of locks."""

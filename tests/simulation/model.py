@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiolock import Lease
 from aiolock.primitives.rw_lock import FULL
 from aiolock.scripts.queue.records import Holder, read
-from tests.support import locks
+from tests.support import locks, redisson_wire
 
 from .world import World
 
@@ -22,7 +22,9 @@ SLACK = 0.06
 ROUNDING_MS = 3
 PERMITS = 3
 """The capacity of each semaphore."""
-CAPACITY = {"lock": 1, "redisson": 1, "rw": FULL, "semaphore": PERMITS}
+CAPACITY = {
+    "lock": 1, "rw": FULL, "semaphore": PERMITS, "redisson": 1, "redisson rw": FULL, "redisson permits": PERMITS,
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -32,7 +34,7 @@ class Wish:
     Attributes:
         who: the task's name.
         process: where it runs.
-        kind: "lock", "redisson", "rw" or "semaphore".
+        kind: one of `CAPACITY`.
         names: all of them.
         weight: how much of each.
         fair: it waits in an order of tasks.
@@ -50,6 +52,16 @@ class Wish:
     began: float
     floors: list[int]
     passed: int = 0
+
+    @property
+    def of_permits(self) -> bool:
+        """Whether it can ask for some of them, and give back some."""
+        return self.kind in ("semaphore", "redisson permits")
+
+    @property
+    def on_redisson(self) -> bool:
+        """Whether it is on that wire, which has no fences."""
+        return self.kind.startswith("redisson")
 
 
 @dataclass(eq=False)
@@ -139,7 +151,7 @@ class Model:
         else:
             self._check_order(stay)
             self._check_room(stay)
-            if wish.kind != "redisson":  # which has none
+            if not wish.on_redisson:
                 self._check_fence(stay)
             self._check_truth(stay)
         self.inside.append(stay)
@@ -270,8 +282,8 @@ class Model:
     def _kept(self, kind: str, name: str, owner: str) -> int:
         """For how many ms the server keeps the owner's hold."""
         store = self.server.store
-        if kind == "redisson":
-            return store.pttl(name) if store.hget(name, owner) else 0
+        if kind.startswith("redisson"):
+            return redisson_wire.kept(store, kind, name, owner)
         if kind == "lock":
             state = locks.state(store, name)
             return state.pttl if state.holder == owner else 0
@@ -283,32 +295,39 @@ class Model:
     def _check_waiters(self) -> None:
         """No one sleeps long beside a free lock."""
         now, plan = self.world.now, self.plan
-        bound = max(plan.recheck, plan.liveness) + 2.0
         for kind, name in {(wish.kind, name): None for wish in self.waiting for name in wish.names}:
-            store = self.server.store
             if kind in ("rw", "semaphore"):
                 continue
-            if store.exists(name) if kind == "redisson" else locks.held(store, name):
+            if self._taken(kind, name):
                 self._free_since.pop((kind, name), None)
                 continue
             free = self._free_since.setdefault((kind, name), now)
             for wish in self.waiting:
+                bound = max(plan.recheck, plan.liveness) + 2.0
                 if wish.kind == kind and wish.names == (name,):
                     since = max(free, wish.began, self.troubled_until + 2 * plan.request_timeout + 3.0)
+                    # One that died first in line of a fair lock of Redisson's counts as alive for longer.
+                    bound += plan.longest if wish.fair and wish.on_redisson else 0.0
                     if now - since > bound and wish.process.ran(since, now) > bound:
                         self.world.fail(f"{wish.who} sleeps beside {name!r}, free for {now - since:.1f} s")
+
+    def _taken(self, kind: str, name: str) -> bool:
+        store = self.server.store
+        if kind == "redisson permits":
+            return store.get(name) != str(PERMITS)
+        return store.exists(name) if kind.startswith("redisson") else locks.held(store, name)
 
     def _check_order(self, stay: Stay) -> None:
         """How many came in before it, and whether one of them came later; only while nothing goes wrong."""
         new, plan = stay.wish, self.plan
         for name in new.names:
             self._free_since.pop((new.kind, name), None)
-        if not plan.orderly or new.kind != "lock" or self.world.now < self._unordered_until:
+        if not plan.orderly or self.world.now < self._unordered_until or not (new.kind == "lock" or new.fair):
             return
         grace = 12 * plan.latency + 0.05
         bound = plan.processes * (plan.handoff_limit + 2) + len(plan.workers)
         for other in self.waiting:
-            if other.kind != "lock" or not set(other.names) & set(new.names) or self.world.now < other.began + grace:
+            if other.kind != new.kind or not set(other.names) & set(new.names) or self.world.now < other.began + grace:
                 continue
             other.passed += 1
             if other.passed > bound and len(other.names) == 1:

@@ -87,8 +87,8 @@ def fence_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def stale_grant_taken(patch: pytest.MonkeyPatch) -> None:
     """A grant that comes past its deadline is taken."""
-    for granted in (Waiter, QueueEntry):
-        patch.setattr(granted, "deadline", property(lambda self: float("inf"), lambda self, value: None))
+    check = Hold.check
+    patch.setattr(Hold, "check", lambda self: check(self) if self.entered else None)
 
 
 def next_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,13 @@ def closed_managers_stay(patch: pytest.MonkeyPatch) -> None:
 
 def grant_dropped(patch: pytest.MonkeyPatch) -> None:
     """A task that is cancelled after its grant, before it runs, leaves it as it is."""
-    patch.setattr(LocalQueue, "_pass_over", lambda self, entry: None)
+    leave = Gate.leave
+
+    def without(self: Gate, waiter: Waiter) -> None:
+        waiter.hold = None
+        leave(self, waiter)
+
+    patch.setattr(Gate, "leave", without)
 
 
 def resent_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiolock.core.holding.release import Release
-from aiolock.core.waiting.queue_entry import QueueEntry
-from aiolock.core.waiting.wait import GRANTED
-from tests.support import locks
+from tests.support import locks, redisson_wire
 
 from .plan import Plan
 from .process import NEVER, Process
@@ -59,6 +57,7 @@ class Orphans:
         if not self._plan.kill:
             for key in locks.tombstones(self._store):
                 self._unburied[key.partition(":dead:")[2]] = NEVER
+            self._unburied.update(dict.fromkeys(redisson_wire.tombstones(self._store), NEVER))
 
     def look(self, processes: list[Process], managers: list[LockManager]) -> None:
         """Fail if there is one for longer than a moment."""
@@ -93,6 +92,7 @@ class Orphans:
         """The owners of what is held, and its keys."""
         for key in locks.held_names(self._store):
             yield from ((owner, key) for owner in locks.holders(self._store, key))
+        yield from redisson_wire.holders(self._store)
 
 
 def _quiet(backend: Any) -> bool:
@@ -102,12 +102,8 @@ def _quiet(backend: Any) -> bool:
 
 
 def _known(runtime: Runtime) -> Iterator[str]:
-    yield from runtime.holds
-    for owner, entry in runtime.queue_entries.items():
-        if (
-            not isinstance(entry, QueueEntry) or entry.state is not GRANTED
-        ):  # it becomes a hold in the next turn, or ends
-            yield owner
+    yield from (owner for owner, hold in runtime.holds.items() if hold.entered)  # a task goes in at once, or gives up
+    yield from runtime.queue_entries
     scheduler = runtime.scheduler
     for items in scheduler._seconds.values():
         yield from (item._owner for item in items if isinstance(item, Release))

@@ -6,11 +6,13 @@ import asyncio
 
 from aiolock import BackendError, LockManager
 from aiolock.backends.redis import RedisBackend
-from tests.support import locks
+from aiolock.scripts.redisson.keys import RedissonKeys
+from tests.support import locks, redisson_wire
 
 from .actor import COUNT, Actor
+from .drawing import ON_REDISSON
 from .fault import Faults
-from .model import Model
+from .model import PERMITS, Model
 from .network import Connector
 from .orphans import Orphans
 from .plan import Plan
@@ -187,10 +189,20 @@ class Scene:
     def _check_end(self) -> None:
         self._check_mains()
         world, store = self.world, self.server.store
+        number = ON_REDISSON["permits"][1]
+        free = store.get(number)
+        store.delete(number)
+        if self.plan.calm and free not in (None, str(PERMITS)):
+            world.fail(f"{free} of {PERMITS} permits are free at the end")
+        if not self.plan.calm:  # whoever died, or closed while the server was away, is forgotten by the next that comes
+            store.delete(RedissonKeys(number).permits)
+            for key in redisson_wire.waiting(store):
+                store.delete(key)
         if endless := locks.unlimited(store):
             world.fail(f"keys that never expire: {endless}")
-        if self.plan.calm and not self._unclear() and not locks.nothing_held(store):
-            world.fail(f"still held or awaited: {locks.held_names(store)} {locks.all_waiting(store)}")
+        held = [*locks.held_names(store), *redisson_wire.holders(store)]
+        if self.plan.calm and not self._unclear() and (held or not locks.nothing_held(store)):
+            world.fail(f"still held or awaited: {held} {locks.all_waiting(store)}")
         if self.plan.orderly and not self._unclear():
             alive = {key: list(store.hgetall(key)) for key in sorted(store.keys()) if key.endswith(":alive")}
             if alive:
@@ -198,7 +210,7 @@ class Scene:
         late = [connection.late_until for process in self.processes for connection in process.connections]
         settled = max(world.now, self.server.busy_until, *(process.held_up for process in self.processes), *late)
         world.run(settled + self.plan.longest + self.plan.liveness + 3.0, lambda: False)
-        if held := locks.held_names(store):
+        if held := [*locks.held_names(store), *redisson_wire.holders(store)]:
             world.fail(f"still held when every ttl is over: {held}")
         for process in self.processes:
             if not process.dead and not process.loop.idle():

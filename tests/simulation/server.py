@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, condition, latch, lock, multi, once, queue, redisson
+from aiolock.scripts import commands, condition, latch, lock, multi, once, queue
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
-from tests.support import locks
+from tests.support import locks, redisson_wire
 
 from .network import Connection
 from .process import Process
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
-    script.sha: script for family in (lock, queue, multi, latch, condition, once, redisson) for script in family.SCRIPTS
+    script.sha: script
+    for family in (lock, queue, multi, latch, condition, once, redisson_wire)
+    for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000
 
@@ -96,7 +98,14 @@ class Server:
         self._scripts.clear()
         self._count, self._restarts = self._count + 1000, self._restarts + 1
         if forgets:
-            self.store.flush()
+            self.forget()
+
+    def forget(self) -> None:
+        """As FLUSHALL does; but how many permits of Redisson's there are is said again, as by a service that starts."""
+        permits = self.store.exists("p")
+        self.store.flush()
+        if permits:
+            self.store.incr("p", 3)
 
     def forget_scripts(self) -> None:
         """As SCRIPT FLUSH does."""

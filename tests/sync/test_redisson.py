@@ -77,3 +77,28 @@ def test_a_read_write_lock(locks: LockManager, others: LockManager) -> None:
 def test_what_it_cannot_be_made_of() -> None:
     with pytest.raises(ConfigurationError, match=r"of aiolock\.sync"):
         Redisson("redis://")  # type: ignore[arg-type]
+
+
+def test_permits(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    here, there = (Redisson(manager).permit_expirable_semaphore(NAME) for manager in (locks, others))
+    assert here.try_set_permits(3)
+    assert not there.try_set_permits(9)
+    with here, here.acquire(2) as lease:
+        assert (there.available(), there.info().used) == (0, 3)
+        assert there.try_acquire() is None
+        waiting = worker.begin(there.acquire)
+        lease.release(1)
+    worker(waiting.result().release)
+    assert here.info().available == 3
+
+
+def test_a_latch(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    here, there = (Redisson(manager).count_down_latch(NAME) for manager in (locks, others))
+    assert here.try_set_count(2)
+    assert not there.try_set_count(9)
+    waiting = worker.begin(there.wait)
+    assert here.count_down() == 1
+    assert not waiting.done()
+    assert here.count_down() == 0
+    waiting.result()
+    assert there.count() == 0

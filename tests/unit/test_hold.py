@@ -250,19 +250,19 @@ async def test_revoked_at_once(locks: LockManager, peer: LockManager, backend: M
 
 
 async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
-    """The grant and the message come in one read: it asks anew. Kept by QueueEntry.revoked."""
+    """The grant and the message come in one read: it asks anew. Kept by admit(): `hold.check()`."""
     runtime = runtime_of(locks)
     waiting = asyncio.create_task(locks.lock("a").acquire())
     while not runtime.queue_entries:  # noqa: ASYNC110 - the task asks when it first runs
         await asyncio.sleep(0)
     (entry,) = runtime.queue_entries.values()
     assert isinstance(entry, QueueEntry | Waiter)
-    while entry.grant is None:  # noqa: ASYNC110 - some turns later
+    while entry.owner not in runtime.holds:  # noqa: ASYNC110 - some turns later
         await asyncio.sleep(0)
-    assert not runtime.holds
-    before = entry.grant.fence
+    before = runtime.holds[entry.owner].fence
     backend._execute(peer.lock("a")._calls.force_release(0))
     ManagerChannel(runtime).on_message(f"revoked {entry.owner} {before}")
+    assert not waiting.done()
     lease = await waiting
     assert lease.fence > before
     await lease.renew()
@@ -271,7 +271,7 @@ async def test_revoked_before_its_task_runs(locks: LockManager, peer: LockManage
 
 async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
     """The message is faster than the grant, as on a cluster, where both may come from different nodes: it asks anew.
-    Kept by QueueEntry.revoked: REVOKED.
+    Kept by Gate.begin: `revoked`.
     """
     runtime = runtime_of(locks)
     waiting = asyncio.create_task(locks.lock("a").acquire())
@@ -279,7 +279,7 @@ async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, 
         await asyncio.sleep(0)
     ((owner, entry),) = runtime.queue_entries.items()
     assert isinstance(entry, QueueEntry | Waiter)
-    assert entry.grant is None
+    assert not runtime.holds
     before = backend._holders("a", "lock")[owner]
     backend.unsubscribe(runtime.keys.manager(runtime.binding.id))  # it comes once
     backend._execute(peer.lock("a")._calls.force_release(0))
@@ -294,7 +294,7 @@ async def test_revoked_before_the_answer(locks: LockManager, peer: LockManager, 
 async def test_revoked_before_the_answer_to_a_hand_off(
     locks: LockManager, peer: LockManager, backend: MemoryBackend
 ) -> None:
-    """The same for a task that is handed the lock by another. Kept by handoff: REVOKED."""
+    """The same for a task that is handed the lock by another. Kept by Gate.begin: `revoked`."""
     runtime = runtime_of(locks)
     first = await locks.lock("a").acquire()
     waiting = asyncio.create_task(locks.lock("a").acquire())
@@ -318,7 +318,7 @@ async def test_revoked_before_the_answer_to_a_hand_off(
 @pytest.mark.parametrize("answered", [True, False], ids=["before its task runs", "before the answer"])
 async def test_wanted_early(locks: LockManager, answered: bool) -> None:
     """The grant and the message come in one read, or the message is faster, as on a cluster. The lease is wanted from
-    its beginning. Kept by QueueEntries.want.
+    its beginning. Kept by Gate.begin: `wanted`.
     """
     runtime = runtime_of(locks)
     waiting = asyncio.create_task(locks.lock("a").acquire())
@@ -326,12 +326,11 @@ async def test_wanted_early(locks: LockManager, answered: bool) -> None:
         await asyncio.sleep(0)
     (entry,) = runtime.queue_entries.values()
     assert isinstance(entry, QueueEntry | Waiter)
-    while answered and entry.grant is None:  # noqa: ASYNC110 - some turns later
+    while answered and not runtime.holds:  # noqa: ASYNC110 - some turns later
         await asyncio.sleep(0)
-    assert not runtime.holds
     ManagerChannel(runtime).on_message(f"wanted {entry.owner}")
     ManagerChannel(runtime).on_message("wanted a stranger")
-    assert runtime.queue_entries.wanted == {entry.owner}
+    assert not waiting.done()
     lease = await waiting
     assert lease.wanted
     await lease.wait_wanted()

@@ -31,7 +31,7 @@ async def test_the_first_in_line_stays_the_first() -> None:
 
 @pytest.mark.parametrize("kind", ["lock", "fair_lock"])
 async def test_a_ttl_shorter_than_the_liveness(kind: str) -> None:
-    """It is over although the grant is not: no block begins with a lost lease. Kept by LocalQueue.granted: `deadline`.
+    """It is over although the grant is not: no block begins with a lost lease. Kept by admit(): `hold.check()`.
 
     Found by simulation.
     """

@@ -143,6 +143,7 @@ OF_FRAMEWORKS = {
 
 
 OF_FILES = {
+    **{f"backends/etcd/{name}.py": {"grpclib"} for name in ("__init__", "cluster", "link", "watches")},
     "backends/mysql/__init__.py": {"asyncmy"},
     "backends/mysql/session.py": {"asyncmy"},
     "backends/postgres/__init__.py": {"asyncpg"},

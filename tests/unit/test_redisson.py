@@ -26,10 +26,9 @@ NAME = "order:42"
     [
         lambda: LockManager.quorum(["redis://a", "redis://b", "redis://c"]),
         lambda: LockManager.cluster(["redis://a:1"]),
-        lambda: LockManager.sentinel([("a", 1)], service="main"),
         lambda: LockManager("sqlite:///locks.db"),
     ],
-    ids=["quorum", "cluster", "sentinel", "sqlite"],
+    ids=["quorum", "cluster", "sqlite"],
 )
 def test_where_it_cannot_be(make: Callable[[], LockManager]) -> None:
     """Refused before anything is held. Kept by Abilities.need_single."""
@@ -48,6 +47,37 @@ def test_options_that_do_not_exist_there() -> None:
         java.lock(NAME, metadata="mine")
     with pytest.raises(TypeError, match="acquire_timeout"):
         java.lock(NAME, blocking_timeout=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+async def test_whatever_is_lost_no_permit_is(lost: Literal["request", "reply"]) -> None:
+    """Of an acquire, a release of some, a release: nothing is taken or given back twice."""
+    backend = MemoryBackend()
+    async with LockManager(backend, ttl=60.0) as locks:
+        semaphore = Redisson(locks).permit_expirable_semaphore(NAME)
+        await semaphore.try_set_permits(5)
+        backend.fail_next(lost)
+        lease = await semaphore.acquire(3)
+        assert await semaphore.available() == 2
+        backend.fail_next(lost)
+        await lease.release(1)
+        assert await semaphore.available() == 3
+        backend.fail_next(lost)
+        await lease.release()
+        assert await semaphore.available() == 5
+
+
+@pytest.mark.parametrize(("lost", "left"), [("request", 2), ("reply", 1)])
+async def test_a_count_whose_answer_is_lost_is_not_repeated(lost: Literal["request", "reply"], left: int) -> None:
+    """Its caller is told. Kept by RCountDownLatch.count_down: `again=False`."""
+    backend = MemoryBackend()
+    async with LockManager(backend) as locks:
+        latch = Redisson(locks).count_down_latch(NAME)
+        await latch.try_set_count(2)
+        backend.fail_next(lost)
+        with pytest.raises(BackendError):
+            await latch.count_down()
+        assert await latch.count() == left
 
 
 async def test_a_holder_without_an_expiry_is_asked_for_rarely() -> None:

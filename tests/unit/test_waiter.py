@@ -205,7 +205,7 @@ async def test_who_wrote_the_request_is_told(mine: LockManager, slow: Wrapping, 
 
 @pytest.mark.parametrize("others", [0, 1])
 async def test_its_grant_comes_too_late(mine: LockManager, slow: Wrapping, crew: Crew, others: int) -> None:
-    """It is undone, and asked for anew. Kept by admit(): `deadline`, and Gate.rejoin."""
+    """It is undone, and asked for anew. Kept by admit(): `hold.check()`, and Gate.rejoin."""
     holders = [Holder(crew, mine.lock("a", ttl=1.0)) for _ in range(1 + others)]
     await turns(2)
     slow.clock.jump(0.95)

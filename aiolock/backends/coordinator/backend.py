@@ -57,7 +57,7 @@ class CoordinatorBackend(Backend):
         self._begin()
 
     def _begin(self) -> None:
-        self._places = Places(self._store, self._spawn, self._entered)
+        self._places = Places(self._store, self.paths, self._spawn, self._entered)
         self._last: dict[str, asyncio.Task[None]] = {}  # of each owner's requests
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: dict[Call[Any], None] = {}
@@ -114,7 +114,7 @@ class CoordinatorBackend(Backend):
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         assert self._loop is not None, "open() comes first"
         self._wakes[channel] = wake
-        self._store.listen(channel.removeprefix(self._keys.managers), wake)
+        self._store.listen(self.paths.mailbox(channel.removeprefix(self._keys.managers)), wake)
         confirmed: asyncio.Future[None] = self._loop.create_future()
         confirmed.set_result(None)
         wake(None)
@@ -172,7 +172,7 @@ class CoordinatorBackend(Backend):
                 result = BackendError(call.name, f"{call.doing} got no answer: {why.error}", transient=True)
                 result.__cause__ = why.error
             except Refusal as why:
-                result = BackendError(call.name, f"{call.doing} was refused: {why}")
+                result = BackendError(call.name, f"{call.doing} was refused: {why}", transient=why.transient)
             except Exception as error:
                 logger.exception("an error while serving a request")  # whoever waits must not hang
                 result = BackendError(call.name, f"{call.doing} failed: {error!r}")
@@ -189,15 +189,17 @@ class CoordinatorBackend(Backend):
 
     # Outages.
 
-    def _lost(self, error: AiolockError) -> None:
-        self.unreachable = error
+    def _lost(self, error: AiolockError, away: bool) -> None:
         if self._loop is None:
+            self.unreachable = error
             return
         if self._away_since is None:
             self._away_since = self.clock.now()
             self._tell(Disconnected(self._store.address, error, f"cannot be used ({error})"))
-        for call in list(self._calls):
-            call.unreachable(error)
+        if away:
+            self.unreachable = error
+            for call in list(self._calls):
+                call.unreachable(error)
 
     def _back(self) -> None:
         self.unreachable = None

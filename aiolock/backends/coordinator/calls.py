@@ -178,6 +178,15 @@ class CoordinatorCalls:
         self.name: str = target.name
         self.weight: int = target.weight
 
+    @property
+    def shares(self) -> bool:
+        """Whether others can have the name, too, and all of them have the fence of the last that had all of it."""
+        return self._on.shared and self.weight < self._on.capacity
+
+    def key_of(self, owner: str) -> str:
+        """The key of an owner's place."""
+        return f"{self._on.path}/{owner}"
+
     def weighing(self, weight: int) -> CoordinatorCalls:
         """Return the same requests, for acquisitions of another weight."""
         return CoordinatorCalls(replace(self._on, weight=weight))

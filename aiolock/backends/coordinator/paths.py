@@ -24,6 +24,10 @@ class Paths:
         """Return the path of a name."""
         return f"{self.root}/{kind}/{_quoted(name)}"
 
+    def mailbox(self, manager: str) -> str:
+        """Return the path of what is sent to a manager; no name has it."""
+        return f"{self.root}/#/{manager}"
+
     def read(self, path: str) -> tuple[str, str]:
         """Return the kind and the name that a path is about; two empty texts if it is not one of these."""
         root, _, rest = path.partition("/")

@@ -4,7 +4,7 @@ it leaves enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ...errors import LossReason
@@ -29,6 +29,7 @@ from ...scripts.outcomes import (
     Standing,
 )
 from .calls import Ask, Enter, Keep, Leave, Look, Nest, Remove, Stay, Target, Want
+from .paths import Paths
 from .store import Away, OwnPlace, Place, Refusal, Store, View
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -39,12 +40,14 @@ class Places:
 
     Args:
         store: where the queues are.
+        paths: names them.
         spawn: runs what nobody waits for.
         told: told of each place that is in by now, without having asked.
     """
 
-    def __init__(self, store: Store, spawn: Spawn, told: Callable[[OwnPlace], None]) -> None:
+    def __init__(self, store: Store, paths: Paths, spawn: Spawn, told: Callable[[OwnPlace], None]) -> None:
         self._store = store
+        self._paths = paths
         self._spawn = spawn
         self._told = told
         self._own: dict[str, OwnPlace] = {}
@@ -124,7 +127,7 @@ class Places:
         if own.weight >= capacity:
             watched = before[-1:]
         elif own.shared:
-            watched = [place for place in before if _weight(place, capacity) >= capacity][-1:]
+            watched = [place for place in before if weight_of(place, capacity) >= capacity][-1:]
         else:
             watched = [place for at, place in enumerate(before[:-1]) if _taken(before[: at + 1], capacity) <= capacity]
             watched += before[-1:]
@@ -258,8 +261,7 @@ class Places:
         on = want.on
         view = await self._store.look(on.path)
         places = view.places
-        inside = places[: _inside(places, on.capacity)]
-        ended = [place for place in inside if want.fence in (0, place.order)]
+        ended = [place for place in places[: inside(places, on.capacity)] if want.fence in (0, place.order)]
         count = await self._store.remove(on.path, ended) if ended else 0
         for place in ended:
             await self._tell(place, f"revoked {place.owner} {_fence(place, on, view)}")
@@ -276,25 +278,25 @@ class Places:
 
     async def _tell(self, place: Place, text: str) -> None:
         if place.owner:  # else it is another program's, which has no mailbox
-            await self._store.send(place.owner.partition(":")[0], text)
+            await self._store.send(self._paths.mailbox(place.owner.partition(":")[0]), text)
 
     async def _look(self, want: Look, sent_at: float) -> Standing:
         on = want.on
         view = await self._store.look(on.path)
         places = view.places
         capacity = places[0].capacity or on.capacity if places else on.capacity
-        inside = _inside(places, capacity)
-        waiters = [place.owner for place in places[inside:]]
+        count = inside(places, capacity)
+        waiters = [place.owner for place in places[count:]]
         rank = waiters.index(want.waiting) + 1 if want.waiting in waiters else None
         held, longest = None, -1.0
-        for place in places[:inside]:
+        for place in places[:count]:
             left = await self._store.remaining(place)
             if left > longest:
                 longest = left
                 held = Held(place.owner, place.depth, int(left * 1000), place.order, place.note)
-        used = _taken(places[:inside], capacity)
+        used = _taken(places[:count], capacity)
         fence = view.fence if on.shared else held.fence if held else 0
-        return Standing(inside, used, capacity, fence, len(waiters), rank, held)
+        return Standing(count, used, capacity, fence, len(waiters), rank, held)
 
 
 def _fence(place: Place, on: Target, view: View) -> int:
@@ -302,25 +304,26 @@ def _fence(place: Place, on: Target, view: View) -> int:
     return view.fence if on.shared and place.weight < on.capacity else place.order
 
 
-def _weight(place: Place, capacity: int) -> int:
+def weight_of(place: Place, capacity: int) -> int:
+    """How much a place takes of a name; another program's takes all."""
     return place.weight if place.owner else capacity
 
 
-def _taken(places: list[Place] | Any, capacity: int) -> int:
-    return sum(_weight(place, capacity) for place in places)
+def _taken(places: Sequence[Place], capacity: int) -> int:
+    return sum(weight_of(place, capacity) for place in places)
 
 
-def _inside(places: Any, capacity: int) -> int:
+def inside(places: Sequence[Place], capacity: int) -> int:
     """How many are in; the first one always is."""
-    total, inside = 0, 0
+    total, count = 0, 0
     for place in places:
-        total += _weight(place, capacity)
-        if total > capacity and inside:
+        total += weight_of(place, capacity)
+        if total > capacity and count:
             break
-        inside += 1
-    return inside
+        count += 1
+    return count
 
 
-def _refused(places: Any) -> Refused:
+def _refused(places: Sequence[Place]) -> Refused:
     first = next(iter(places), None)
     return Refused(-1, first.order if first else 0, first.note if first else "")

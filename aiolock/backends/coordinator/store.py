@@ -25,7 +25,16 @@ class Away(Exception):
 
 
 class Refusal(Exception):
-    """The store will not do that, however often you ask."""
+    """The store will not do that.
+
+    Args:
+        text: why, for users.
+        transient: perhaps it will later; or it may have done it.
+    """
+
+    def __init__(self, text: str, transient: bool = False) -> None:
+        super().__init__(text)
+        self.transient: bool = transient
 
 
 class Place(NamedTuple):
@@ -59,11 +68,13 @@ class View(NamedTuple):
         places: first to last.
         seen: when that was: the store's own, for watches.
         fence: that of the last one that had all of the name; 0 if it is unknown.
+        held: it has not left: it holds the name, or has vanished.
     """
 
     places: Sequence[Place]
     seen: int = 0
     fence: int = 0
+    held: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -84,7 +95,7 @@ class OwnPlace:
         claimed: the store knows that.
         fence: its fencing token, once it is claimed.
         abandoned: the last one that had all of the name before it has vanished.
-        lessened: it had all of the name once.
+        lessened: it had all of the name once, which ended cleanly.
         depth: levels.
         tainted: a request of it went unanswered.
         until: clock time until which its user may count on it, as that was told last.
@@ -122,11 +133,17 @@ class OwnPlace:
     @property
     def noted(self) -> bool:
         """Whether the store notes how it ends."""
-        return self.claimed and (self.whole or self.lessened)
+        return self.claimed and self.whole
 
 
 Moved = Callable[[OwnPlace, str, bool], None]
 """Told of a place, the key of what it watches, and whether that is gone for sure; otherwise it may have changed."""
+
+
+Lost = Callable[[AiolockError, bool], None]
+"""Told why there is no connection any more, and again while there is none; and whether nobody can be reached at all, so
+that those who need an answer soon need not wait for one.
+"""
 
 
 class Store(Protocol):
@@ -145,12 +162,12 @@ class Store(Protocol):
     address: str
     clock: Clock
 
-    async def open(self, moved: Moved, lost: Callable[[AiolockError], None], back: Callable[[], None]) -> None:
+    async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         """Connect.
 
         Args:
             moved: told of what happens to what is watched.
-            lost: told why, if there is no connection any more, and with each attempt to get one that fails.
+            lost: told of outages.
             back: told when there is one again; all watches are gone then.
         """
 
@@ -181,7 +198,9 @@ class Store(Protocol):
         """Make each last for its ttl from now on; return which are still there."""
 
     async def rewrite(self, own: OwnPlace) -> bool:
-        """Tell of its weight and depth; return whether it is still there."""
+        """Tell of its weight and depth, and of the clean end of all it had, if it has less now; return whether it is
+        still there.
+        """
 
     async def remove(self, path: str, places: Sequence[Place]) -> int:
         """End places, whoever has them; return how many were still there."""

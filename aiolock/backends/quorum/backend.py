@@ -13,8 +13,10 @@ from ...log import Log
 from ...scripts.base import Call
 from ...scripts.lock import ACQUIRE, RELEASE
 from ..base import Abilities, Backend, Wake, nothing
+from ..turnstile import Turnstile
 from ..worker import Worker
 from .acquire import QuorumAcquire
+from .lane import Locks, NodeLane
 from .majority import RULES
 from .members import Members
 from .node import Node
@@ -37,20 +39,25 @@ class QuorumBackend(Backend):
     Args:
         nodes: a backend for each server, all on one clock; at least three.
         request_timeout: seconds in which a server must answer.
+        turns: makes a manager of locks on one node, for the turnstile; None: processes race.
 
     Attributes:
         clock: that of the nodes.
         db: the number of the database, the same on all.
         nodes: the number of nodes.
-        abilities: no queues.
+        abilities: no queues, but a turnstile.
 
     Raises:
         ConfigurationError: fewer than three, two for one server, or different databases.
     """
 
-    abilities: Abilities = Abilities(queues=False)
-
-    def __init__(self, nodes: Sequence[Backend], *, request_timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Backend],
+        *,
+        request_timeout: float = 5.0,
+        turns: Callable[[Backend], Locks] | None = None,
+    ) -> None:
         _check(nodes)
         self.clock: Clock = nodes[0].clock
         self.db: int = nodes[0].db
@@ -58,6 +65,9 @@ class QuorumBackend(Backend):
         # The manager gives up after request_timeout, and then knows less about the nodes than this backend.
         servers = [Node(number, node) for number, node in enumerate(nodes, 1)]
         self._members = Members(servers, self.clock, request_timeout / 2)
+        lanes = [] if turns is None else [NodeLane(node, turns) for node in servers]
+        self._turnstile = Turnstile(self.clock, lanes, self._members.spread)
+        self.abilities: Abilities = Abilities(queues=False, turnstile=self._turnstile)
         self._subscriptions: dict[str, Subscription] = {}
         self._opening: list[Worker[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,6 +141,8 @@ class QuorumBackend(Backend):
         for channel in list(self._subscriptions):
             self.unsubscribe(channel)
         try:
+            if self._loop is asyncio.get_running_loop():
+                await self._turnstile.aclose()
             async with asyncio.TaskGroup() as group:
                 for node in self._members.nodes:
                     group.create_task(node.aclose())

@@ -79,9 +79,9 @@ def nested(tally: Tally[Kept | Missing]) -> tuple[Kept | Missing] | None:
 
 
 def released(tally: Tally[ReleaseOutcome]) -> tuple[ReleaseOutcome] | None:
-    fences = [outcome.fence for _, outcome in tally.answers if isinstance(outcome, Released)]
-    if len(fences) >= tally.quorum:
-        return (Released(max(fences)),)
+    freed = [outcome for _, outcome in tally.answers if isinstance(outcome, Released)]
+    if len(freed) >= tally.quorum:
+        return (Released(max(outcome.fence for outcome in freed), any(outcome.heard for outcome in freed)),)
     kept = [outcome.pttl for _, outcome in tally.answers if isinstance(outcome, Kept)]
     if len(kept) >= tally.quorum:
         return (Kept(min(kept)),)

@@ -43,10 +43,9 @@ class Members:
         """Seconds that a node gets for each of an acquire's two answers: a twentieth of the ttl."""
         return min(max(ttl / 20, LEAST_TIMEOUT), self.patience)
 
-    @property
     def spread(self) -> float:
-        """Seconds over which rivals spread their attempts: several times as long as an attempt, or all votes would
-        split.
+        """Return the seconds over which rivals spread their attempts: several times as long as an attempt, or all votes
+        would split.
         """
         return min(max(LEAST_SPREAD, 4 * self.pace), MOST_SPREAD)
 

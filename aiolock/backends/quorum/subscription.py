@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from functools import partial
 
 from ...clock import Timer
@@ -17,8 +16,8 @@ from .node import Node
 class Subscription:
     """Confirmed once a majority of the nodes has confirmed: a release is announced on a majority, so on one of these.
 
-    Messages are passed on after a short random time, and those from several nodes once: if all waiters asked at the
-    same time, each would get a node or two, and none a majority.
+    A message is passed on once, when a majority has sent it: who asked earlier would get a node or two. If fewer do, it
+    is passed on after a short time.
 
     Args:
         members: the nodes.
@@ -33,7 +32,7 @@ class Subscription:
         self._wake = wake
         self._confirmed: set[Node] = set()
         self._refused: dict[Node, BackendError] = {}
-        self._pending: dict[str | None, None] = {}
+        self._pending: dict[str | None, set[Node]] = {}
         self._timer: Timer | None = None
         self._over = False
 
@@ -68,16 +67,19 @@ class Subscription:
                 self._wake(None)
                 self.future.set_result(None)
             return
-        self._pending[payload] = None
+        nodes = self._pending.setdefault(payload, set())
+        nodes.add(node)
+        if len(nodes) == self._members.quorum:
+            self._wake(payload)
         if self._timer is None:
             clock = self._members.clock
-            self._timer = clock.call_at(clock.now() + self._members.spread * random.uniform(0.2, 1), self._deliver)
+            self._timer = clock.call_at(clock.now() + self._members.spread(), self._deliver)
 
     def _deliver(self) -> None:
         self._timer = None
         pending, self._pending = self._pending, {}
-        for payload in pending:
-            if not self._over:
+        for payload, nodes in pending.items():
+            if not self._over and len(nodes) < self._members.quorum:
                 self._wake(payload)
 
     def _answered(self, node: Node, told: asyncio.Future[None]) -> None:

@@ -66,7 +66,7 @@ class SentinelBackend(ReplicatedBackend):
         presence: Presence = PRESENCE,
     ) -> None:
         self.address: str = sentinels.service
-        self.abilities: Abilities = Abilities(notice=SETTLED if replicas is None else 0.0, single=False)
+        self.abilities: Abilities = Abilities(notice=SETTLED if replicas is None else 0.0)
         self._sentinels = sentinels
         self._pushes = pushes
         self._reconnected: Callable[[], None] | None = None  # while it is open

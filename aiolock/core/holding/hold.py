@@ -66,6 +66,7 @@ class Hold:
         "dropped",
         "due",
         "ended",
+        "entered",
         "expiry",
         "fence",
         "home",
@@ -99,6 +100,7 @@ class Hold:
         self.reason: LossReason | None = None
         self.blocked: float = 0.0
         self.ended: bool = False
+        self.entered: bool = False  # a task has it
         self.tainted: bool = False  # a request of the owner went unanswered
         self.depth: int = 1
         self.told: bool = False  # the loss was reported

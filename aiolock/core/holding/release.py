@@ -11,7 +11,7 @@ from logging import WARNING
 from ...errors import BackendError, LockLost
 from ...log import Line, Log
 from ...scripts.base import Call, Ending
-from ...scripts.outcomes import Missing, ReleaseOutcome
+from ...scripts.outcomes import Missing, Released, ReleaseOutcome
 from ..calls import Calls
 from ..ondemand import OnDemand
 from ..scheduler import NEVER
@@ -164,6 +164,8 @@ class Release:
                 return
         self._call = None
         self.outcome = outcome
+        if type(outcome) is Released and outcome.heard:
+            services.contended(self.calls.name)
         if hold is not None:
             if type(outcome) is Missing and self.failure is None:
                 self._judge(hold, outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from abc import abstractmethod
 
 from ...errors import AiolockError, BackendError, ConfigurationError, repeated
 from ...events import Waiting
@@ -14,7 +15,7 @@ from ..runtime import Runtime
 from ..scheduler import NEVER
 from .queue_entry import QueueEntry
 from .race import Race
-from .wait import GRANTED, IDLE, QUEUED, Turn, Wait
+from .wait import ENDED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
 
 LONG_AGO = -math.inf
@@ -41,7 +42,7 @@ class LocalQueue:
         replies: how often the server has answered.
         stated_at, seen_at: clock time of the last request that said that it waits; whose answer said so of its first.
         turn: the rest of this process's turn; None if no other waited in it when it began.
-        taken: grants that are held or about to be, and transfers on their way.
+        taken: holds that are not lost, and transfers on their way.
     """
 
     __slots__ = (
@@ -103,20 +104,15 @@ class LocalQueue:
             entry.ask_at(self.runtime.clock.now())
 
     def adopt(self, waiter: Waiter) -> QueueEntry:
-        """Create the entry that continues what a waiter has asked for by itself: that of the process; or, if that was
-        granted, the waiter's own.
-        """
-        call, grant = waiter.call, waiter.grant
+        """Create the entry of the process: it continues what a waiter has asked for by itself."""
+        call = waiter.call
         assert call is not None
         entry = QueueEntry(self, waiter.owner, waiter, None)
-        entry.adopt(call, grant)
+        entry.adopt(call)
         self.runtime.queue_entries[waiter.owner] = entry
-        self.asking, waiter.call, waiter.grant = None, None, None
-        if grant is None:
-            waiter.adopted = self.common = entry
-            self.entries[entry] = None
-        else:
-            waiter.entry = entry
+        self.asking = waiter.call = None
+        waiter.adopted = self.common = entry
+        self.entries[entry] = None
         return entry
 
     def entry_of(self, waiter: Waiter) -> QueueEntry | None:
@@ -166,42 +162,34 @@ class LocalQueue:
     # What becomes of entries.
 
     def granted(self, entry: QueueEntry, grant: Granted, sent_at: float) -> None:
-        """The entry has the name, by the answer to what was written at `sent_at`: its waiter goes in, or the first of
-        the process; if there is none, it is undone.
+        """The entry has the name, by the answer to what was written at `sent_at`: it is its waiter's from now on, or
+        that of the first of the process; if there is none, it is undone.
         """
-        if entry.state is not GRANTED:
-            self.left(entry)
-        entry.has(grant, sent_at)
-        if entry.waiter is not None:
-            self.taken += 1
-            if not entry.waiter.outcome.done():  # otherwise it gives up, and gives back what it has
-                entry.waiter.outcome.set_result(grant)
-            return
-        waiters = self.waiters
-        for first in waiters:
-            if not first.outcome.done():
-                break
-        else:
+        taker = self.taker(entry)
+        if taker is None:
             entry.end()
             return
-        if first.policy is not entry.asker.policy:  # the server has the other's terms: ask with its own
+        if taker.policy is not entry.asker.policy:  # the server has the other's terms: ask with its own
             self.runtime.keeps(grant.pttl)
-            self.entries[entry], self.common = None, entry
-            entry.asker = first
+            entry.asker = taker
             entry.ask()
             return
-        if len(waiters) == 1:
-            waiters.clear()  # frees the table; deleting entries does not, and the lock may be held for long
-        else:
-            del waiters[first]
-        self.taken += 1
-        first.entry = entry
-        entry.asker = first
-        if not entry.continues:
-            entry.continues = True
-            limits = self.runtime.limits
-            self.turn = Turn(self.runtime.clock.now(), len(waiters), limits.handoff_limit) if waiters else None
-        first.outcome.set_result(grant)
+        entry.state, entry.asker = ENDED, taker
+        self.left(entry)
+        if entry.waiter is None:
+            if len(self.waiters) == 1:
+                self.waiters.clear()  # frees the table; deleting entries does not, and the lock may be held for long
+            else:
+                del self.waiters[taker]
+            taker.entry = entry
+            if not entry.continues:
+                waiting, limits = len(self.waiters), self.runtime.limits
+                self.turn = Turn(self.runtime.clock.now(), waiting, limits.handoff_limit) if waiting else None
+        self.begin(taker, entry, grant, sent_at)
+
+    @abstractmethod
+    def begin(self, waiter: Waiter, asked: Waiter | QueueEntry, grant: Granted, sent_at: float) -> None:
+        """What has asked was granted the name, for `waiter`, by the answer to what was written at `sent_at`."""
 
     def taker(self, entry: QueueEntry) -> Waiter | None:
         """Whose turn it would be if the entry were granted now; None if no one waits for it any more."""
@@ -211,15 +199,6 @@ class LocalQueue:
             if not waiter.outcome.done():
                 return waiter
         return None
-
-    def _pass_over(self, entry: QueueEntry) -> None:
-        """Its waiter did not go in."""
-        grant = entry.grant
-        assert grant is not None
-        if entry.waiter is None and self.common is None and self.runtime.clock.now() < entry.deadline:
-            self.granted(entry, grant, entry.sent_at)
-        else:
-            entry.end()
 
     def refused(self, entry: QueueEntry, refusal: AcquireOutcome) -> None:
         """Another owner has it, and no server keeps a place for the entry."""

@@ -15,7 +15,7 @@ from ..holding.release import Release
 from ..holding.telling import tell_granted
 from ..renewals import Renewable
 from ..scheduler import NEVER
-from .wait import ASKED, ASKING, ENDED, GRANTED, IDLE, QUEUED, REVOKED, TOLD, State, Wait
+from .wait import ASKED, ASKING, ENDED, IDLE, QUEUED, TOLD, State, Wait
 from .waiter import Waiter
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ class QueueEntry:
         waiter: the only one that can take it; None for the first of the process when it is granted.
 
     Attributes:
-        grant: what the server granted it; None before that.
-        sent_at: clock time before which that cannot have been.
-        deadline: clock time at which that is lost unless a task takes it: its waiter sees that it came too late.
         tainted: a request of the owner went unanswered.
+        wanted: another has asked its holder to finish, before it was one.
+        revoked: what it is granted was ended by force, says a message that came before the answer.
         undoing: how the server is told that a grant is undone.
         wait: the answers so far that were no grant; None before that.
         continues: it was handed on in the middle of this process's turn.
@@ -61,21 +60,17 @@ class QueueEntry:
         "_states",
         "asker",
         "continues",
-        "deadline",
         "due",
-        "grant",
         "owner",
         "queue",
-        "sent_at",
+        "revoked",
         "state",
         "tainted",
         "undoing",
         "wait",
         "waiter",
+        "wanted",
     )
-
-    sent_at: float
-    deadline: float
 
     def __init__(self, queue: LocalQueue, owner: str, asker: Waiter, waiter: Waiter | None) -> None:
         self.queue: LocalQueue = queue
@@ -83,9 +78,10 @@ class QueueEntry:
         self.asker: Waiter = asker
         self.waiter: Waiter | None = waiter
         self.state: State = IDLE
-        self.grant: Granted | None = None
         self.wait: Wait | None = None
         self.tainted: bool = False
+        self.wanted: bool = False
+        self.revoked: bool = False
         self.undoing: Ending = "undone"
         self.due: float = NEVER
         self.continues: bool = False
@@ -150,24 +146,14 @@ class QueueEntry:
 
     def request(self, call: Call[Any]) -> None:
         """Write a request that may grant or queue the owner."""
-        self.state, self._call = ASKING, call
+        self.state, self._call, self.revoked = ASKING, call, False
         call.unanswered, call.unrun = self.unanswered, self.wants
         call.settle, call.away = self.answered, self.queue.away
         self.queue.runtime.backend.post(call)
 
-    def adopt(self, call: Call[Any], grant: Granted | None) -> None:
-        """Continue what its asker has asked for by itself, and may have been granted."""
-        if grant is None:
-            self.state, self._call = ASKING, call
-        else:
-            self._heard = True
-            self.has(grant, call.sent_at)
-
-    def has(self, grant: Granted, sent_at: float) -> None:
-        """It is granted, by the answer to what was written at `sent_at`."""
-        policy, pttl = self.asker.policy, grant.pttl
-        self.state, self.grant, self.sent_at = GRANTED, grant, sent_at
-        self.deadline = sent_at + (pttl if pttl < policy.ttl_ms else policy.ttl_ms) / 1000 - policy.margin
+    def adopt(self, call: Call[Any]) -> None:
+        """Continue what its asker has asked for by itself."""
+        self.state, self._call = ASKING, call
 
     def pause(self) -> None:
         """The server gave no verdict: ask again, a little later each time."""
@@ -204,8 +190,6 @@ class QueueEntry:
             return  # given up
         self.state = ASKING
         if isinstance(outcome, Granted):
-            if state is REVOKED:
-                outcome.pttl = 0  # its waiter sees that it came too late
             if self.wait is not None:
                 self.wait.attempts += 1
             self.queue.granted(self, outcome, sent_at)
@@ -252,13 +236,14 @@ class QueueEntry:
             return
         tell_granted(self.queue.runtime, self.asker.calls, self.owner, fence)
 
-    def revoked(self, fence: str) -> None:
-        """What it was granted with this fence was ended by force."""
-        if self.state in ASKED:
-            self.state = REVOKED
-        elif self.grant is not None and fence == str(self.grant.fence):
-            self.deadline = self.sent_at  # its waiter, which did not run yet, sees that it came too late
+    def revoke(self) -> None:
+        """What it was granted was ended by force; the answer to its request may not know that."""
+        self.revoked = True
         self.verify()
+
+    def want(self) -> None:
+        """Another asks its holder to finish: the server has granted to it, and the answer is on its way."""
+        self.wanted = True
 
     def verify(self) -> None:
         """Ask the server at once: a message may have been missed."""
@@ -326,8 +311,7 @@ class QueueEntry:
             return
         idle, self.state = state is IDLE, ENDED
         runtime.queue_entries.pop(self.owner, None)
-        if state is not GRANTED:
-            self.queue.left(self)
+        self.queue.left(self)
         if call is not None and state is ASKING and call.withdraw():
             idle = not self.known
         if not idle or self.tainted:  # otherwise no server has anything of it

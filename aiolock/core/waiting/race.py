@@ -16,12 +16,15 @@ from .queue_entry import QueueEntry
 from .wait import IDLE
 
 if TYPE_CHECKING:
+    from ...backends.turnstile import Turn
     from .local_queue import LocalQueue
 
 JITTER = 0.01
 """Seconds over which processes that wait for the same expiry spread their attempts."""
 YIELD_PAUSE = 0.05
 """Seconds for which a process leaves a name to others after `handoff_limit` hand-offs in a row."""
+NOBODY_KNOWN = Refused(0, 0, "")
+"""Others want a name: no server has said which of them has it."""
 WATCH_AFTER = 0.1
 """Seconds after which a hold is watched: a shorter one is not worth a subscription."""
 
@@ -93,7 +96,7 @@ class Race:
         verify: asks for what this process holds, if the channel also announces ends by force; otherwise None.
     """
 
-    __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_verify", "_yield_until", "due")
+    __slots__ = ("_listener", "_queue", "_signalled", "_streak", "_turn", "_verify", "_yield_until", "due")
 
     def __init__(self, queue: LocalQueue, verify: Callable[[], None] | None = None) -> None:
         self._queue = queue
@@ -101,6 +104,7 @@ class Race:
         self.due: float = NEVER
         self._signalled: set[QueueEntry] = set()  # the name may have become free since their last attempts were written
         self._listener: ReleaseListener | None = None
+        self._turn: Turn | None = None
         self._streak = 0  # hand-offs inside the process since it last paused
         self._yield_until = -math.inf  # clock time until which the name is left to other processes
 
@@ -112,19 +116,46 @@ class Race:
             self.ask(entry)
 
     def ask(self, entry: QueueEntry) -> None:
-        """Try, or try again."""
+        """Try, or try again; where several processes do, only who has the turn."""
         self._signalled.discard(entry)
-        entry.ask()
+        turnstile, name = self._queue.runtime.backend.abilities.turnstile, self._queue.calls.name
+        if self._turn is None and turnstile is not None and entry.asker.queues and turnstile.stands_before(name):
+            self._turn = turnstile.line_up(name, self._passed)
+            self._queue.replies += 1  # it need not ask to know that another is before it
+            if not entry.refused:
+                entry.waits().refused(NOBODY_KNOWN)
+        if self._turn is None or self._turn.passed:
+            entry.ask()
+
+    def _ask_soon(self, entry: QueueEntry) -> None:
+        """At once, if no one else does: of several that ask at the same time none would get a majority."""
+        runtime, turn = self._queue.runtime, self._turn
+        turnstile = runtime.backend.abilities.turnstile
+        if turnstile is None or (turn is not None and turn.held is not None):
+            self.ask(entry)
+        else:
+            entry.ask_at(runtime.clock.now() + turnstile.spread() * random.uniform(0.2, 1))
+
+    def _passed(self) -> None:
+        for entry in list(self._queue.entries):
+            if entry.state is IDLE:
+                self.ask(entry)
+
+    def _end_turn(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()
 
     def refused(self, entry: QueueEntry, refusal: Refused) -> None:
         """Another has it: wait for a signal, or for a time. Undo what some servers granted."""
+        self._queue.runtime.contended(self._queue.calls.name)
         if refusal.spent:
             self._queue.renew_owner(entry, asks=False)
         split = refusal.spent and not refusal.pttl
         if not split:
             entry.waits().failures = 0
         if entry in self._signalled:
-            self.ask(entry)
+            self._ask_soon(entry)
             return
         if split:
             entry.pause()
@@ -138,12 +169,13 @@ class Race:
         self._signalled = set(entries)
         for entry in entries:
             if entry.state is IDLE:
-                self.ask(entry)
+                self._ask_soon(entry)
         if self._verify is not None:
             self._verify()
 
     def held(self) -> None:
         """This process has the name: if that lasts, listen for an end by force."""
+        self._end_turn()
         if self._verify is not None and self.due == NEVER:
             runtime = self._queue.runtime
             runtime.scheduler.schedule(self, runtime.clock.now() + WATCH_AFTER)
@@ -154,6 +186,7 @@ class Race:
 
     def released(self) -> None:
         """This process released it: if another of its tasks waits, it is next, or leaves the name to others first."""
+        self._end_turn()
         queue = self._queue
         if not queue.waiters:
             return
@@ -164,6 +197,7 @@ class Race:
 
     def stop(self) -> None:
         """No one waits any more, and nothing is watched."""
+        self._end_turn()
         self._signalled.clear()
         self._queue.runtime.scheduler.forget(self)
         if self._listener is not None:

@@ -25,14 +25,12 @@ class State(Enum):
     IDLE = "nothing is asked for: it waits for a time or a signal to ask"
     ASKING = "a request is on its way that may grant or queue it"
     TOLD = "the same, and a message says that it was granted meanwhile: the answer may not know that yet"
-    REVOKED = "the same, and a message says that what it grants was ended by force"
     QUEUED = "it is in the server's queue"
-    GRANTED = "it has the name"
-    ENDED = "it was given up, and whatever it has or gets is undone"
+    ENDED = "it was granted, and a hold has what it got; or it was given up, and whatever it gets is undone"
 
 
-IDLE, ASKING, TOLD, REVOKED, QUEUED, GRANTED, ENDED = State
-ASKED = (ASKING, TOLD, REVOKED)
+IDLE, ASKING, TOLD, QUEUED, ENDED = State
+ASKED = (ASKING, TOLD)
 
 
 class Wait:

@@ -14,6 +14,7 @@ from ..policy import Policy
 from ..scheduler import NEVER
 
 if TYPE_CHECKING:
+    from ..holding.hold import Hold
     from .local_queue import LocalQueue
     from .queue_entry import QueueEntry
 
@@ -57,14 +58,12 @@ class Waiter:
         entry: the entry in the server's queue that is its own, or that it was granted; None while it shares its
             process's.
         asked: its process asked for it when it came.
-        call: its own request, until an entry adopts it or its grant is a hold; None if there is none.
+        call: its own request, while that is on its way, and no entry has adopted it; None if there is none.
         owner: the id with which it asks so.
         adopted: the entry that goes on with the request, while that is on its way. The request keeps its callbacks, as
             the backend may have wrapped them.
-        grant: what the server granted it so.
-        sent_at: clock time before which that cannot have been.
-        deadline: clock time at which that is lost unless the task takes it.
-        outcome: done with the entry's grant; or with the refusal.
+        outcome: done with the grant; or with the refusal.
+        hold: what it was granted, until its task has it.
         wait: its number, if observers were told that it waits; otherwise 0.
     """
 
@@ -76,10 +75,9 @@ class Waiter:
         "began",
         "call",
         "calls",
-        "deadline",
         "due",
         "entry",
-        "grant",
+        "hold",
         "liveness_ms",
         "metadata",
         "outcome",
@@ -88,15 +86,12 @@ class Waiter:
         "policy",
         "queues",
         "replies",
-        "sent_at",
         "wait",
     )
 
     owner: str
     adopted: QueueEntry | None
-    sent_at: float
-    deadline: float
-    tainted = refused = False  # otherwise an entry has adopted its request
+    tainted = wanted = revoked = False  # otherwise an entry has adopted its request
     queue_number = 0
 
     def __init__(self, queue: LocalQueue, calls: Calls, policy: Policy, timeout: float | None, patient: bool) -> None:
@@ -114,7 +109,7 @@ class Waiter:
         self.wait: int = 0
         self.entry: QueueEntry | None = None
         self.call: Call[AcquireOutcome] | None = None
-        self.grant: Granted | None = None
+        self.hold: Hold | None = None
         self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
         if timeout:
@@ -136,12 +131,12 @@ class Waiter:
     @property
     def answers(self) -> int:
         """How many answers of the server its own request has got."""
-        return int(self.grant is not None)
+        return int(self.hold is not None)
 
     @property
     def waited(self) -> bool:
         """Whether another answer came before its grant, or another task of its process had the name."""
-        return not self.asked or self.entry is None or self.entry.wait is not None
+        return self.entry is not None and (not self.asked or self.entry.wait is not None)
 
     # Its own request, as long as nothing else than its grant has become of it.
 
@@ -163,15 +158,10 @@ class Waiter:
             self.adopted = None
             (entry or queue.adopt(self)).answered(outcome)
             return
-        policy, pttl = self.policy, outcome.pttl
-        self.grant, self.sent_at = outcome, call.sent_at
-        self.deadline = call.sent_at + min(pttl, policy.ttl_ms) / 1000 - policy.margin
         queue.replies += 1
-        queue.taken += 1
-        queue.asking, queue.turn = None, None
+        queue.asking = queue.turn = self.call = None
         queue.waiters.clear()  # it was the only one
-        if not self.outcome.done():  # otherwise it gives up, and gives back what it has
-            self.outcome.set_result(outcome)
+        queue.begin(self, self, outcome, call.sent_at)
 
     def _unanswered(self) -> bool:
         return (self.adopted or self._queue.adopt(self)).unanswered()
@@ -183,9 +173,13 @@ class Waiter:
         """See `WaitingEntry`."""
         self._queue.adopt(self).told(fence)
 
-    def revoked(self, fence: str) -> None:
+    def revoke(self) -> None:
         """See `WaitingEntry`."""
-        self._queue.adopt(self).revoked(fence)
+        self._queue.adopt(self).revoke()
+
+    def want(self) -> None:
+        """See `WaitingEntry`."""
+        self._queue.adopt(self).want()
 
     def verify(self) -> None:
         """See `WaitingEntry`: it asks already."""
@@ -193,8 +187,8 @@ class Waiter:
     # Its time.
 
     def wait_again(self) -> None:
-        """Its grant is void: it waits anew."""
-        self.entry = None
+        """What it was granted is lost: it waits anew."""
+        self.entry = self.hold = None
         self.outcome = asyncio.Future(loop=self._queue.runtime.binding.loop)
 
     def fail(self, error: BaseException) -> None:

@@ -56,7 +56,8 @@ def transfer(reply: Reply) -> TransferOutcome:
 
 def release(reply: Reply) -> ReleaseOutcome:
     if isinstance(reply, bytes) and reply.startswith(b"released "):
-        return Released(int(reply[9:]))
+        fence, _, heard = reply[9:].partition(b" ")
+        return Released(int(fence), heard != b"")
     return nest(reply)
 
 

@@ -2,7 +2,7 @@
 -- KEYS    state, queue, alive; tombstone of the owner, if ARGV has more than 3 words
 -- ARGV    owner, clean state ttl ms, channel of managers; if not 'clean', 0, 0, '': ending ('clean', 'undone',
 --         'dirty', 'declined'), depth left, tombstone ttl ms (0: none), channel to announce the release
--- returns 'released <fence>' | 'kept <pttl>' | 'missing <deleted or taken_over>'
+-- returns 'released <fence>', and ' heard' if somebody listens for it | 'kept <pttl>' | 'missing <deleted or taken_over>'
 -- 'undone' passes on what the owner was told as abandoned; 'dirty' leaves the name marked as abandoned; 'declined' does
 -- as 'undone', but ends only what the queue granted and nobody has asked for.
 -- If a command is denied: see settle; the owner holds, or is gone. What follows may fail.
@@ -20,8 +20,10 @@ else
   if (settle(name, ARGV[3], nil, '0') or '') == '' then
     write(name, name.abandoned == '0' and ARGV[2] or math.max(86400000, ARGV[2]))
   end
-  if (ARGV[7] or '') ~= '' then redis.pcall('PUBLISH', ARGV[7], owner .. ' ' .. fence) end
   answer = 'released ' .. fence
+  if (ARGV[7] or '') ~= '' and redis.pcall('PUBLISH', ARGV[7], owner .. ' ' .. fence) ~= 0 then
+    answer = answer .. ' heard'
+  end
 end
 if left == 0 and (ARGV[6] or '0') ~= '0' then redis.pcall('SET', KEYS[4], 1, 'PX', ARGV[6]) end
 return answer

@@ -26,18 +26,21 @@ from ..outcomes import (
 from . import decode
 from .keys import RedissonKeys
 
+LINE = ("now", "line")
+
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire, no_grant, ("grant",))
 NEST: Script[Kept | Missing] = Script(__name__, "nest", lock.nest, no_nesting)
 RENEW: Script[list[RenewOutcome]] = Script(__name__, "renew", lock.renew, no_renewal)
 RELEASE = Script(__name__, "release", decode.release, ends=copied)
 FORCE_RELEASE = Script(__name__, "force_release", as_flag)
 INFO = Script(__name__, "info", decode.info)
-FAIR_ACQUIRE: Script[AcquireOutcome] = Script(__name__, "fair_acquire", decode.acquire, no_grant, ("grant", "line"))
-FAIR_REFRESH: Script[list[RefreshOutcome]] = Script(__name__, "fair_refresh", decode.refresh, prelude=("line",))
-FAIR_RELEASE = Script(__name__, "fair_release", decode.release, prelude=("line",), ends=copied)
-FAIR_FORCE_RELEASE = Script(__name__, "fair_force_release", as_flag, prelude=("line",))
+FAIR_ACQUIRE: Script[AcquireOutcome] = Script(__name__, "fair_acquire", decode.acquire, no_grant, ("grant", *LINE))
+FAIR_REFRESH: Script[list[RefreshOutcome]] = Script(__name__, "fair_refresh", decode.refresh, prelude=LINE)
+FAIR_RELEASE = Script(__name__, "fair_release", decode.release, prelude=LINE, ends=copied)
+FAIR_FORCE_RELEASE = Script(__name__, "fair_force_release", as_flag, prelude=LINE)
+SET_COUNT = Script(__name__, "set_count", as_flag)
 LOCK = (ACQUIRE, NEST, RENEW, RELEASE, FORCE_RELEASE, INFO)
-SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE)
+SCRIPTS = (*LOCK, FAIR_ACQUIRE, FAIR_REFRESH, FAIR_RELEASE, FAIR_FORCE_RELEASE, SET_COUNT)
 _renew: Combiner[RenewOutcome] = Combiner(RENEW)
 _refresh: Combiner[RefreshOutcome] = Combiner(FAIR_REFRESH)
 

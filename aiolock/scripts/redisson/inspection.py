@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 
 from ..view import Look, NameView, number_of, pairs_of
 from .keys import RedissonKeys
+
+_OWNED = re.compile(r"[0-9a-f-]{32,36}:\d+(:write)?=\d+$|mode=(read|write)$")
+"""A field of a lock, with its value."""
 
 
 def look(name: str) -> Look:
@@ -15,6 +19,18 @@ def look(name: str) -> Look:
     hash_, queue, _ = keys.line
     commands = [("HGETALL", hash_), ("PTTL", hash_), ("GET", keys.token), ("LLEN", queue)]
     return Look(commands, partial(_view, name))
+
+
+def suspect(name: str) -> Look:
+    """Return how to find out what a hash is, however large it is: a lock of Redisson's, or another program's."""
+    return Look([("HSCAN", name, "0", "COUNT", "10")], partial(_owned, name))
+
+
+def _owned(name: str, replies: Sequence[object], now_us: int) -> NameView | None:
+    match replies[0]:
+        case [_, list() as found] if found and all(map(_OWNED.match, map("=".join, pairs_of(found)))):
+            return NameView("redisson", name, "held")
+    return None
 
 
 def _view(name: str, replies: Sequence[object], now_us: int) -> NameView | None:

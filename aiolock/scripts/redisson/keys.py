@@ -37,6 +37,21 @@ class RedissonKeys:
         return f"redisson_rwlock:{self._tagged}"
 
     @property
+    def latch_channel(self) -> str:
+        """The channel of a latch: it is open."""
+        return f"redisson_countdownlatch__channel__{self._tagged}"
+
+    @property
+    def permits_channel(self) -> str:
+        """The channel of a semaphore whose permits expire: some are free."""
+        return f"redisson_sc:{self._tagged}"
+
+    @property
+    def permits(self) -> str:
+        """The ids of taken permits, and when they expire."""
+        return f"{self._tagged}:timeout"
+
+    @property
     def timeouts(self) -> str:
         """What the keys of readers' timeouts begin with."""
         return self._tagged

@@ -1,11 +1,9 @@
--- line: the queue of a fair lock, as Redisson keeps it: a list, and a deadline for each place.
+-- line: the queue of a fair lock, as Redisson keeps it: a list, and a deadline for each place. Follows now.
 -- KEYS    hash, list, deadlines; those behind the first `at`
 -- returns nothing
 -- Only the first is judged by its deadline. A thread in Java that goes takes the time that it may wait from those
 -- behind; ours take nothing, as each of them sets its deadline anew with each heartbeat.
 -- If a command is denied: nothing was changed, or a place has gone, whose owner learns that with its next request.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = 0
 local function deadline_of(place) return tonumber(redis.call('ZSCORE', KEYS[at + 3], place) or nil) end
 local function forget(place)

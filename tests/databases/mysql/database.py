@@ -81,8 +81,8 @@ class MySQLDatabase(Database):
     def reader(self) -> DatabaseReader:
         return DatabaseReader(self.url)
 
-    def side(self) -> MySQLSide:
-        return MySQLSide(urlsplit(self.url).port or 0, self.name)
+    def side(self, *, empty: bool = True) -> MySQLSide:
+        return MySQLSide(self.where[1], self.name, empty)
 
     def break_sweep(self, fault: str) -> None:
         self.run("DROP PROCEDURE aiolock_sweep_1")

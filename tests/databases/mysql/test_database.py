@@ -288,6 +288,7 @@ async def test_the_bell_is_held_before_it_is_waited_for(
     assert seen == [False]
 
 
+@pytest.mark.slow
 async def test_the_session_that_holds_the_bell_has_ended(
     database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +332,7 @@ async def test_a_host_that_is_gone_hears_nothing(database: MySQLDatabase, monkey
     hears.hang_up()
 
 
+@pytest.mark.slow
 async def test_who_waits_asks_nothing(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for a heartbeat now and then. Kept by aiolock_hear_1, which waits in the server."""
     ask, asked = Session.ask, []

@@ -40,6 +40,7 @@ async def test_answers_of_all_shapes_pass_a_proxy(database: MySQLDatabase) -> No
         await session.close()
 
 
+@pytest.mark.slow
 async def test_tls(tmp_path: Path) -> None:
     """Whoever has the right certificate is trusted, and nobody else. Kept by dial(): `ssl`."""
     authority, other = trustme.CA(), trustme.CA()

@@ -52,13 +52,13 @@ class PostgresDatabase(Database):
     @classmethod
     def new(cls) -> PostgresDatabase:
         name = f"own_{postgres.dsn().rpartition('test_')[2].partition('?')[0]}_{next(NUMBERS)}"
-        made = cls(str(postgres.server().get_uri(database=name)))
+        made = cls(postgres.url(name))
         made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
         return made
 
     @property
     def where(self) -> tuple[str, int]:
-        return f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432", 0
+        return f"{self.url.rpartition('host=')[2]}/.s.PGSQL.5432", 5432
 
     def behind(self, port: int) -> str:
         return f"postgresql://postgres@127.0.0.1:{port}/{self.name}?sslmode=disable"
@@ -85,8 +85,8 @@ class PostgresDatabase(Database):
     def reader(self) -> DatabaseReader:
         return DatabaseReader(self.url)
 
-    def side(self) -> DatabaseSide:
-        return DatabaseSide(self.url)
+    def side(self, *, empty: bool = True) -> DatabaseSide:
+        return DatabaseSide(self.url, empty)
 
     def user(self, *, allowed: bool = True, sessions: int = 0) -> str:
         name = f"u_{self.name}_{next(NUMBERS)}"

@@ -72,6 +72,7 @@ async def test_nothing_is_idle_in_a_transaction(database: PostgresDatabase) -> N
     assert not {state for state in seen if "in transaction" in state}
 
 
+@pytest.mark.slow
 async def test_channels_that_take_longer_than_an_answer(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,10 +35,10 @@ async def test_a_synchronous_standby_is_promoted(pair: Replicated) -> None:
         last = await one.lock("last").acquire()
         short = await one.lock("short", ttl=1.0).acquire()
         began = time.monotonic()
-        failing = asyncio.create_task(asyncio.to_thread(pair.fail_over))
+        await asyncio.to_thread(pair.crash)
         await until_it_is_lost(short)
         assert time.monotonic() - began < 5
-        await failing
+        await asyncio.to_thread(pair.promote)
         with pytest.raises(LockLost):
             await short.release()
         await until_it_answers(one)

@@ -17,7 +17,10 @@ from ..history import History
 from ..period import Period
 from ..violation import Violation
 
-MODELS = {"lock": "mutex", "rw": "read-write lock", "semaphore": "semaphore"}
+MODELS = {
+    "lock": "mutex", "rw": "read-write lock", "semaphore": "semaphore",
+    "rlock": "mutex", "rrw": "read-write lock", "rsemaphore": "semaphore",
+}  # fmt: skip
 READERS = 1_000_000
 """The room of a read-write lock: more than there are readers."""
 
@@ -43,7 +46,7 @@ def check(history: History) -> Violation | None:
 
 def _room(attempts: list[Attempt]) -> int:
     space = attempts[0].space
-    return {"lock": 1, "rw": READERS}.get(space) or max(attempt.permits for attempt in attempts)
+    return {"mutex": 1, "read-write lock": READERS}.get(MODELS[space]) or max(attempt.permits for attempt in attempts)
 
 
 def _crowded(model: str, name: str, room: int, stays: list[Stay]) -> Violation | None:
@@ -93,7 +96,7 @@ def _takes(family: list[Attempt]) -> Iterator[tuple[Period, int]]:
 
 
 def _parts(attempt: Attempt) -> Iterator[tuple[Period, int]]:
-    weight = READERS if attempt.kind == "write" else attempt.weight if attempt.kind == "permits" else 1
+    weight = READERS if attempt.kind in ("write", "rwrite") else attempt.weight if attempt.permits > 1 else 1
     since, until = attempt.inside
     for moment, left in [*attempt.kept, (until, 0)]:
         yield Period(since, moment), weight

@@ -1,14 +1,17 @@
 from .base import Place as Place
 from .cluster import AnyCluster as AnyCluster
 from .database import Database as Database
+from .etcd import Etcd as Etcd
 from .file import File as File
-from .mysql import MySQL as MySQL
-from .postgres import Postgres as Postgres
 from .quorum import Quorum as Quorum
+from .redisson import OnRedisson as OnRedisson
 from .sentinel import Watched as Watched
+from .served import MySQL as MySQL
+from .served import Postgres as Postgres
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
 
-PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL]] = {
-    place.name: place for place in (OneServer, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL)
+PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL | Etcd]] = {
+    place.name: place
+    for place in (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL, Etcd)
 }

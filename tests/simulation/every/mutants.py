@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from aiolock import LossReason
+from aiolock.core.holding.hold import Hold
 from aiolock.core.holding.release import Release
 from aiolock.core.waiting import handoff
 from aiolock.core.waiting.queue_entry import QueueEntry
-from aiolock.core.waiting.waiter import Waiter
 
 from ..mutations import Mutation, deadline_from_arrival, grant_dropped, resent_ignored, unasked
 from ..plan import Fault
@@ -35,8 +36,13 @@ def transfer_unjudged(patch: pytest.MonkeyPatch) -> None:
 
 def revoked_ignored(patch: pytest.MonkeyPatch) -> None:
     """A grant that was ended by force before its task ran is taken."""
-    patch.setattr(QueueEntry, "revoked", lambda self, fence: None)
-    patch.setattr(Waiter, "revoked", lambda self, fence: None)
+    lose = Hold.lose
+
+    def kept(self: Hold, reason: LossReason) -> None:
+        if self.entered or reason is not LossReason.REVOKED:
+            lose(self, reason)
+
+    patch.setattr(Hold, "lose", kept)
 
 
 MUTANTS: dict[Mutation, tuple[str, Fault]] = {

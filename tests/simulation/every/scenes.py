@@ -55,6 +55,9 @@ SCENES: dict[str, Plan] = {
     ),
     "condition": _scene((0, 0.0, [Step("await")]), (1, 0.01, [Step("notify")])),
     "once": _scene((0, 0.0, [Step("once", seconds=0.02)]), (1, 0.005, [Step("once", seconds=0.02), _held()])),
+    "redisson": _scene(
+        (0, 0.0, [_held(what="redisson")]), (0, 0.005, [_held(what="redisson")]), (1, 0.01, [_held(what="redisson")])
+    ),
 }
 """Each with two processes, and no faults."""
 GHOSTS = ("wait", "local", "giving_up", "multi", "ticket")

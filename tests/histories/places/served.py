@@ -6,72 +6,65 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import ClassVar, Self
 
-import psycopg
 import redis
 
+from tests.databases.database import Database, OwnServer
+from tests.databases.mysql.database import MySQLDatabase
+from tests.databases.postgres.database import PostgresDatabase
 from tests.support import locks
-from tests.support.database import DatabaseSide
-from tests.support.pgwire import PostgresFramer
-from tests.support.postgres import OwnServer
 
 from ..kinds import NETWORK, Kind
 from .base import Place
 
-PORT = 5432
-"""What workers are told; they come to a proxy."""
-OURS = "FROM pg_stat_activity WHERE application_name = 'aiolock'"
 
-
-class Postgres(Place):
+class Served(Place):
     """A server that crashes and comes back with all that was committed, stands still, and loses sessions.
 
     Args:
         server: the server.
     """
 
-    name = "postgres"
     kinds: ClassVar = {"end_sessions": Kind(2.0), "crash": Kind(1.5, 0.0, 2.0), "freeze": Kind(1.0, 0.1, 3.0)}
-    framing = PostgresFramer
     network: ClassVar = {name: NETWORK[name] for name in NETWORK if name != "double"}
+    product: ClassVar[type[Database]]
 
     def __init__(self, server: OwnServer) -> None:
         self._server = server
-        self.host = server.socket
-        self.ports = [PORT]
-        self.given = {"url": f"postgresql://postgres@127.0.0.1:{PORT}/postgres?sslmode=disable"}
+        self._database = self.product(server.url)
+        self.host, port = self._database.where
+        self.ports = [port]
+        self.given = {"url": self._database.behind(port)}
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls) -> Iterator[Postgres]:
+    def start(cls) -> Iterator[Self]:
         """Start the server; end it at the end."""
-        with contextlib.closing(OwnServer()) as server:
-            DatabaseSide(server.url).close()  # makes the schema
+        with contextlib.closing(cls.product.server()) as server:
+            cls.product(server.url).equip()
             yield cls(server)
 
     def links(self) -> list[redis.Redis]:
         return []
 
     def clients(self) -> int:
-        with psycopg.connect(self._server.url) as link:
-            (count,) = link.execute(f"SELECT count(*) {OURS}").fetchone() or (0,)
-        return int(count)
+        return len(self._database.sessions())
 
     def version(self) -> str:
         return self._server.version
 
     def held(self) -> list[str]:
-        with contextlib.closing(DatabaseSide(self._server.url, empty=False)) as side, side.opened() as store:
+        with contextlib.closing(self._database.side(empty=False)) as side, side.opened() as store:
             return [*locks.held_names(store), *locks.all_waiting(store)]
 
     def unlimited(self) -> list[str]:
-        with contextlib.closing(DatabaseSide(self._server.url, empty=False)) as side, side.opened() as store:
+        with contextlib.closing(self._database.side(empty=False)) as side, side.opened() as store:
             return locks.unlimited(store)
 
     @asynccontextmanager
     async def end_sessions(self, number: int, seconds: float) -> AsyncIterator[None]:
-        await asyncio.to_thread(self._end_sessions)
+        await asyncio.to_thread(self._database.end_sessions)
         yield
 
     @asynccontextmanager
@@ -86,6 +79,16 @@ class Postgres(Place):
         with self._server.frozen():
             yield
 
-    def _end_sessions(self) -> None:
-        with psycopg.connect(self._server.url) as link:
-            link.execute(f"SELECT pg_terminate_backend(pid) {OURS}")
+
+class Postgres(Served):
+    """See `Served`."""
+
+    name = "postgres"
+    product, framing = PostgresDatabase, PostgresDatabase.framing
+
+
+class MySQL(Served):
+    """See `Served`."""
+
+    name = "mysql"
+    product, framing = MySQLDatabase, MySQLDatabase.framing
