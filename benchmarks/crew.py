@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600.0
-"""Seconds that one request may take; no row takes nearly that long."""
+"""Seconds that one request may take; next to no row takes nearly that long."""
 
 
 class WorkerFailed(Exception):

@@ -90,7 +90,7 @@ class Run:
         with _Step(self._count(), title):
             _flush(stage.url)
             try:
-                with crew(1, stage.python, loop) as (worker,):
+                with crew(1, stage.python, loop, row.patience) as (worker,):
                     found = worker.call(row.call, **{**stage.as_json(), "loop": loop})
             except WorkerFailed as error:
                 say(str(error))

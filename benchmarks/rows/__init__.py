@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..crew import PATIENCE
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -15,6 +17,7 @@ class Row:
         call: the function that measures it, `module:function`; it runs in a process of its own.
         both_loops: measured on uvloop too, if that is installed.
         quick: measured in a quick run too.
+        patience: seconds that it may take.
     """
 
     key: str
@@ -22,6 +25,7 @@ class Row:
     call: str
     both_loops: bool = False
     quick: bool = True
+    patience: float = PATIENCE
 
 
 ROWS = [
@@ -43,7 +47,13 @@ ROWS = [
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
     Row("PG", "in PostgreSQL, beside its own ways", "benchmarks.rows.databases:in_postgres", quick=False),
     Row("MY", "in MariaDB, beside its own ways", "benchmarks.rows.databases:in_mysql", quick=False),
-    Row("PS", "in PostgreSQL, beside an old snapshot", "benchmarks.rows.snapshot:in_postgres", quick=False),
+    Row(
+        "PS",
+        "in PostgreSQL, beside an old snapshot",
+        "benchmarks.rows.snapshot:in_postgres",
+        quick=False,
+        patience=3600,
+    ),
     Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False),
     Row("PL", "in PostgreSQL, beside many that listen", "benchmarks.rows.listeners:in_postgres", quick=False),
     Row("ML", "in MariaDB, beside many that listen", "benchmarks.rows.listeners:in_mysql", quick=False),

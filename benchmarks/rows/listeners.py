@@ -40,8 +40,8 @@ async def _beside(row: str, server: AbstractContextManager[Database], stage: Sta
                 times = [median(crowd.handoffs) * 1e3 for crowd in seen]
                 waits = [percentile(crowd.waits, 0.99) * 1e3 for crowd in seen]
                 found.figures += [
-                    Figure.median(row, f"hand-off p50, {number} managers wait for another name", times, "ms"),
-                    Figure.median(row, f"wait p99, {number} managers wait for another name", waits, "ms"),
+                    Figure.median(row, f"hand-off p50, {number} managers wait for other names", times, "ms"),
+                    Figure.median(row, f"wait p99, {number} managers wait for other names", waits, "ms"),
                 ]
     except Absent as error:
         found.figures.append(Figure(row, "beside many that listen", None, note=str(error)))
@@ -49,18 +49,13 @@ async def _beside(row: str, server: AbstractContextManager[Database], stage: Sta
 
 
 async def _listen(stack: AsyncExitStack, url: str, number: int) -> None:
-    """Let this many managers wait for a name until the end of the stack."""
-    managers = [await stack.enter_async_context(LockManager(url, request_timeout=60.0)) for _ in range(number)]
-    if not managers:
-        return
-    first, *others = managers
-    stack.push_async_callback((await first.lock("idle").acquire()).release)
-    waiting = [asyncio.create_task(locks.lock("idle").acquire()) for locks in others]
-    stack.push_async_callback(asyncio.gather, *waiting, return_exceptions=True)
-    for task in waiting:
-        stack.callback(task.cancel)
-    while True:
-        seen = await first.fair_lock("idle").info()
-        if seen is not None and seen.waiters == len(others):
-            return
-        await asyncio.sleep(0.1)
+    """Let this many managers wait, each for a name of its own, until the end of the stack."""
+    holder = await stack.enter_async_context(LockManager(url, request_timeout=60.0))
+    for at in range(number):
+        locks = await stack.enter_async_context(LockManager(url, request_timeout=60.0))
+        stack.push_async_callback((await holder.lock(f"idle:{at}").acquire()).release)
+        waiting = asyncio.create_task(locks.lock(f"idle:{at}").acquire())
+        stack.push_async_callback(asyncio.gather, waiting, return_exceptions=True)
+        stack.callback(waiting.cancel)
+        while (seen := await holder.fair_lock(f"idle:{at}").info()) is None or not seen.waiters:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

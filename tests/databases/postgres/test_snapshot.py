@@ -15,7 +15,7 @@ PAIRS = 400
 
 @pytest.mark.parametrize("where", ["the same database", "another database"])
 async def test_beside_a_snapshot(database: PostgresDatabase, where: str) -> None:
-    """So locks in a database of their own stay fast, whoever dumps the other ones. Kept by PostgreSQL."""
+    """Locks in a database of their own stay as fast, whoever dumps the other ones. Kept by PostgreSQL."""
     async with LockManager(database.url) as locks:
         async with locks.lock("x"):
             pass
