@@ -230,7 +230,8 @@ class LockManager(SyncOnly, Renamed):
 
         Cost: none, it does no I/O.
         """
-        return Condition(self._portal, self._core.condition(lock._core if isinstance(lock, Lock) else lock))
+        core = self._core.condition(lock._core if isinstance(lock, Lock) else lock)
+        return Condition(self._portal, core, lock)
 
     @usage("locks.rw_lock('a', ttl=30)")
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:
