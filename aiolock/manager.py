@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from .backends.base import Backend
 from .backends.factory import backend_of
@@ -32,6 +32,7 @@ from .events import Observer
 from .identity import check_manager_name
 from .manager_options import HINTS, RIGHT, ManagerOptions, QuorumOptions, replicas_of
 from .primitives.factory import LockFactory
+from .primitives.kinds import lock_calls
 from .usage import AsyncOnly, Renamed, usage
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from .backends.redis.seeds import Seeds
     from .backends.redis.sentinels import Sentinels
     from .backends.stores import Database
+
+PING = "ping"
+"""The name of the lock that `ping()` looks at; whether anybody has it does not matter."""
 
 
 class LockManager(LockFactory, AsyncOnly, Renamed):
@@ -252,7 +256,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
     async def open(self, *, strict: bool = True) -> LockManager:
         """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.
 
-        Another task may close it, on the same event loop.
+        Another task may close it, on the same event loop. Opening it twice is an error, as the first of two `close()`
+        would take the locks from the code that expects the second. If one of several may open it, look at `is_open`.
 
         Args:
             strict: False for a service that does more than what needs a lock: if the server does not answer, the
@@ -298,6 +303,43 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         Cancellation: closes without further waiting; what was written stays written. No task, connection or key stays.
         """
         await self._lifecycle.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether locks may be asked for, in this process: opened, and not closed or closing. Without a server, too, if
+        it was opened with `strict=False`. No I/O.
+
+        Example:
+            ```python
+            if not locks.is_open:
+                await locks.open()
+            ```
+        """
+        return self._lifecycle.is_open
+
+    async def ping(self) -> Literal[True]:
+        """Ask the server now, as an acquire would: for a health check that must not trust the last attempt.
+
+        It looks at a lock, so that the user's rights and the server's scripts are checked, too. On a quorum a majority
+        answers, on a cluster one master.
+
+        Returns:
+            True.
+
+        Raises:
+            BackendError: no answer within `request_timeout`, Redis is unreachable or refuses.
+            ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+
+        Cancellation: nothing changes. Cost: one round trip, read-only.
+
+        Example:
+            ```python
+            async with asyncio.timeout(1.0):
+                await locks.ping()
+            ```
+        """
+        await self._runtime.ask(lock_calls(self._runtime, PING).info(), "a ping that looks at")
+        return True
 
     @property
     def connected(self) -> bool:

@@ -162,15 +162,6 @@ class SyncOnly:
         __aenter__ = __aexit__ = _refuse("needs `with`, not `async with` (for tasks there is aiolock.LockManager)")
 
 
-class OfLock:
-    """A base of what belongs to a lock, which is entered."""
-
-    __slots__ = ()
-
-    if not TYPE_CHECKING:
-        __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse("cannot be entered itself: enter its lock")
-
-
 class TwoSides(Renamed):
     """A base of what has a `read` and a `write` to enter."""
 

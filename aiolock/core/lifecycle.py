@@ -83,6 +83,13 @@ class Lifecycle:
         self._with_loop: AsyncGenerator[None, None] | None = None
         self._connecting: Worker[None] | None = None  # while it is open without a server
 
+    @property
+    def is_open(self) -> bool:
+        """See `LockManager.is_open`."""
+        binding = self._runtime.binding
+        alive = binding.usable and binding.loop is not None and not binding.loop.is_closed()
+        return alive and not binding.closing and self._entry is None
+
     async def enter(self, strict: bool) -> None:
         """See `LockManager.open`."""
         runtime, loop = self._runtime, _running_loop()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
-from typing import TypeVar, cast
+from types import TracebackType
+from typing import Any, Literal, TypeVar, cast
 
 import anyio
 
@@ -21,7 +22,7 @@ from ..core.resume import reacquire
 from ..core.runtime import Runtime
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
-from ..usage import OfLock
+from ..usage import AsyncOnly
 from .condition_waiter import ConditionWaiter
 from .lock import Lock
 
@@ -37,12 +38,13 @@ def untrue(name: str, timeout: float | None) -> WaitTimeout:
     return WaitTimeout(name, f"what a task waits for with lock {name!r} did not become true within {seconds} s")
 
 
-class Condition(OfLock):
+class Condition(AsyncOnly):
     """A condition variable across processes, as `asyncio.Condition` is one within a loop.
 
     Comes from `LockManager.condition()`. All conditions of one lock name, in all processes, are the same condition.
-    Hold the lock to call any method. Waiting releases the lock, and acquires it again before it returns: while a task
-    waits it holds nothing, so it can lose nothing. The lease that you have continues, with a new fence.
+    Hold the lock to call any method; `async with condition:` is `async with lock:`. Waiting releases the lock, and
+    acquires it again before it returns: while a task waits it holds nothing, so it can lose nothing. The lease that you
+    have continues, with a new fence.
 
     A waiter that dies, or is cancelled after it was notified, passes its notification on to the next. A wait may end
     without a notification, as after a restart of the server: look again at what you wait for, or use `wait_for()`.
@@ -83,12 +85,15 @@ class Condition(OfLock):
         """The lock's name."""
         return self._lock.name
 
-    async def wait(self, timeout: float | timedelta | None = None) -> None:
+    async def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Release the lock, wait until notified, and acquire the lock again.
 
         Args:
             timeout: seconds to wait for a notification; None for no limit. The lock is acquired again after that, too,
                 however long that takes.
+
+        Returns:
+            True, as with `asyncio.Condition`.
 
         Raises:
             WaitTimeout: no notification came in time. The lock is held again.
@@ -131,6 +136,7 @@ class Condition(OfLock):
             if released is not None and released.failure is not None:
                 raise released.failure
             passes = False
+            return True
         finally:
             waiter.leave(passes)
 
@@ -190,6 +196,15 @@ class Condition(OfLock):
     async def notify_all(self) -> int:
         """Wake all waiters: `notify()` without a number."""
         return await self.notify(2**31)
+
+    def __aenter__(self) -> Coroutine[Any, Any, Lease]:
+        """Enter the lock, as `async with lock as lease:` does."""
+        return self._lock.__aenter__()  # not awaited here: the lock tells its blocks apart by what awaits it
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Coroutine[Any, Any, None]:
+        return self._lock.__aexit__(kind, error, trace)
 
     def _held(self) -> Lease:
         """The lease of the running task."""

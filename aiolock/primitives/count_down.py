@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import cast
+from typing import Literal, cast
 
 from ..clock import format_seconds
 from ..core.holding.telling import told_of
@@ -44,11 +44,14 @@ class CountDown:
         """
         return self._agree(await self._runtime.ask(self._calls.query(), "looking at"))
 
-    async def wait(self, timeout: float | timedelta | None = None) -> None:
+    async def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Wait until it is open.
 
         Args:
             timeout: seconds to wait; 0 for one query, None for no limit.
+
+        Returns:
+            True, as with `asyncio.Event`.
 
         Raises:
             WaitTimeout: it did not open in time; the message says how many counts are missing.
@@ -67,7 +70,7 @@ class CountDown:
             state = await runtime.ask(self._calls.query(), "looking at")
             if self._agree(state):
                 raise self._late(state, limit)
-            return
+            return True
         runtime.binding.check(name)
         began = runtime.clock.now()
         expires = math.inf if limit is None else began + limit
@@ -83,6 +86,7 @@ class CountDown:
                         await watcher.change(expires, lambda: self._late(cast(LatchState, watcher.seen), limit))
         finally:
             watcher.leave()
+        return True
 
     def _watcher(self) -> LatchWatcher:
         gate = self._runtime.gates.get((self._calls.kind, self.name))

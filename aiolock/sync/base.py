@@ -79,7 +79,11 @@ class Primitive(SyncOnly, Renamed):
         return self._portal.call(self.name, work)
 
     def __enter__(self) -> Lease:
-        frame, lease = _getframe(1), None
+        return self._enter(_getframe(1))
+
+    def _enter(self, frame: FrameType) -> Lease:
+        """Enter a block of this frame."""
+        lease = None
         try:
             lease = self._obtain(self._begin, enters=True)
             self._blocks.enter(frame, lease)

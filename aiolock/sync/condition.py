@@ -4,48 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from sys import _getframe
 from time import monotonic
-from typing import TypeVar
+from types import TracebackType
+from typing import Literal, TypeVar
 
 from ..core.policy import check_timeout
 from ..errors import WaitTimeout
 from ..primitives.condition import Condition as AsyncCondition
 from ..primitives.condition import untrue
-from ..usage import OfLock
+from ..usage import SyncOnly
+from .interruption import insist
+from .lease import Lease
+from .lock import Lock
 from .portal import Portal
 
 T = TypeVar("T")
 
 
-class Condition(OfLock):
+class Condition(SyncOnly):
     """A condition variable across processes, as `threading.Condition` is one within a process.
 
     Comes from `LockManager.condition()`. All conditions of one lock name, in all processes, are the same condition.
-    Hold the lock to call any method. Waiting releases the lock, and acquires it again before it returns. A wait may end
-    without a notification: look again at what you wait for, or use `wait_for()`.
+    Hold the lock to call any method; `with condition:` is `with lock:`. Waiting releases the lock, and acquires it
+    again before it returns. A wait may end without a notification: look again at what you wait for, or use
+    `wait_for()`.
 
     Args:
         portal: the manager's.
         core: what it stands for.
+        lock: what guards that which changes.
     """
 
-    __slots__ = ("_core", "_portal")
+    __slots__ = ("_core", "_lock", "_portal")
 
-    def __init__(self, portal: Portal, core: AsyncCondition) -> None:
+    def __init__(self, portal: Portal, core: AsyncCondition, lock: Lock) -> None:
         self._portal = portal
         self._core = core
+        self._lock = lock
 
     @property
     def name(self) -> str:
         """The lock's name."""
         return self._core.name
 
-    def wait(self, timeout: float | timedelta | None = None) -> None:
+    def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Release the lock, wait until notified, and acquire the lock again.
 
         Args:
             timeout: seconds to wait for a notification; None for no limit. The lock is acquired again after that, too,
                 however long that takes.
+
+        Returns:
+            True.
 
         Raises:
             WaitTimeout: no notification came in time. The lock is held again.
@@ -57,7 +68,7 @@ class Condition(OfLock):
 
         If Ctrl-C interrupts it, the lock is acquired again first. Cost: that of `aiolock.Condition.wait()`.
         """
-        self._portal.call(self.name, lambda: self._core.wait(timeout))
+        return self._portal.call(self.name, lambda: self._core.wait(timeout))
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | timedelta | None = None) -> T:
         """Wait until `predicate()` is true; it is called in this thread, with the lock held.
@@ -104,6 +115,16 @@ class Condition(OfLock):
     def notify_all(self) -> int:
         """Wake all waiters: `notify()` without a number."""
         return self._portal.call(self.name, self._core.notify_all)
+
+    def __enter__(self) -> Lease:
+        """Enter the lock, as `with lock as lease:` does."""
+        return self._lock._enter(_getframe(1))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        found: list[Lease] = []
+        insist(lambda: self._lock._leave(found, _getframe(3), kind, error, trace))
 
     async def _check_held(self) -> None:
         await self._core.wait_for(lambda: True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Literal
 
 from ..primitives.count_down import CountDown as AsyncCountDown
 from .portal import Portal
@@ -37,11 +38,14 @@ class CountDown:
         """
         return self._portal.call(self.name, self._core.count)
 
-    def wait(self, timeout: float | timedelta | None = None) -> None:
+    def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Wait until it is open.
 
         Args:
             timeout: seconds to wait; 0 for one query, None for no limit.
+
+        Returns:
+            True.
 
         Raises:
             WaitTimeout: it did not open in time; the message says how many counts are missing.
@@ -51,7 +55,7 @@ class CountDown:
 
         Cost: that of waiting in a task.
         """
-        self._portal.call(self.name, lambda: self._core.wait(timeout))
+        return self._portal.call(self.name, lambda: self._core.wait(timeout))
 
     def __repr__(self) -> str:
         return repr(self._core)

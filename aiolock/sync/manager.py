@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from ..backends.base import Backend
 from ..manager import LockManager as AsyncLockManager
@@ -136,6 +136,25 @@ class LockManager(SyncOnly, Renamed):
         return self._portal.open(work)
 
     @property
+    def is_open(self) -> bool:
+        """Whether locks may be asked for, in this process; see `aiolock.LockManager.is_open`. No I/O."""
+        return self._portal.ready and self._core.is_open
+
+    def ping(self) -> Literal[True]:
+        """Ask the server now, as an acquire would; see `aiolock.LockManager.ping()`.
+
+        Returns:
+            True.
+
+        Raises:
+            BackendError: no answer within `request_timeout`, Redis is unreachable or refuses.
+            ConfigurationError: the manager is not open, or in a forked child; or this thread runs an event loop.
+
+        Cost: one round trip, read-only.
+        """
+        return self._portal.call("", self._core.ping)
+
+    @property
     def connected(self) -> bool:
         """Whether it is open, and the server could be reached when that was last tried; see
         `aiolock.LockManager.connected`. No I/O.
@@ -230,7 +249,8 @@ class LockManager(SyncOnly, Renamed):
 
         Cost: none, it does no I/O.
         """
-        return Condition(self._portal, self._core.condition(lock._core if isinstance(lock, Lock) else lock))
+        core = self._core.condition(lock._core if isinstance(lock, Lock) else lock)
+        return Condition(self._portal, core, lock)
 
     @usage("locks.rw_lock('a', ttl=30)")
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RWLock:

@@ -61,7 +61,7 @@ class Waiter:
         async with self._lock as lease:
             self.lease = lease
             self.fences.append(lease.fence)
-            await self._condition.wait()
+            assert await self._condition.wait() is True
             lease.ensure()
             self.fences.append(lease.fence)
             if self._order is not None:
@@ -446,6 +446,54 @@ async def test_only_whoever_holds_the_lock(here: Lock, ready: Condition) -> None
     async with here, here:
         with pytest.raises(ConfigurationError, match="2 times"):
             await ready.wait()
+
+
+async def test_entering_it_is_entering_its_lock(here: Lock, there: Lock, ready: Condition) -> None:
+    async with asyncio.timeout(ENOUGH):
+        async with ready as lease:
+            assert here.owned() == 1
+            async with here:
+                assert here.owned() == 2
+            with pytest.raises(WaitTimeout):
+                await ready.wait(timeout=0.01)
+            lease.ensure()
+        assert here.owned() == 0
+        with pytest.raises(LockLost):  # noqa: PT012 - what raises is the whole guarded block
+            async with ready:
+                await there.force_release()
+                await asyncio.Event().wait()
+
+
+async def test_one_that_lost_it_leaves_the_next_in_peace(locks: LockManager, there: Lock, place: Place) -> None:
+    """Both entered through one condition. Kept by Condition.__aenter__: not awaited there."""
+    ready = locks.condition(locks.lock(NAME, cancel_on_loss=False))
+    leave, left = asyncio.Event(), asyncio.Event()
+
+    async def lose(entered: asyncio.Event) -> None:
+        async with ready as lease:
+            entered.set()
+            await lease.wait_lost()
+            await leave.wait()
+
+    async def follow(entered: asyncio.Event) -> None:
+        async with ready as lease:
+            entered.set()
+            await left.wait()
+            lease.ensure()
+            assert not place.gone(NAME)
+
+    async with asyncio.timeout(ENOUGH):
+        events = asyncio.Event(), asyncio.Event()
+        losing = asyncio.create_task(lose(events[0]))
+        await events[0].wait()
+        await there.force_release()
+        following = asyncio.create_task(follow(events[1]))
+        await events[1].wait()
+        leave.set()
+        with pytest.raises(LockLost):
+            await losing
+        left.set()
+        await following
 
 
 async def test_what_cannot_be(locks: LockManager, others: LockManager, here: Lock, ready: Condition) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 
@@ -30,7 +31,7 @@ def there(others: LockManager) -> Latch:
     return others.latch(NAME, 3)
 
 
-async def waiting(place: Place, latch: Latch) -> asyncio.Task[None]:
+async def waiting(place: Place, latch: Latch) -> asyncio.Task[Literal[True]]:
     """Return a task that waits, and whose subscription is confirmed."""
     task = asyncio.create_task(latch.wait(timeout=ENOUGH))
     await until(lambda: place.listeners(NAME, "latch"))
@@ -44,9 +45,10 @@ async def test_opens_with_the_last_count(here: Latch, there: Latch, place: Place
     assert await there.count_down() == 1
     assert not task.done()
     assert await here.count_down() == 0
-    await task
+    assert await task is True
     assert await there.count() == 0
-    await here.wait()
+    assert await here.wait() is True
+    assert await here.wait(timeout=0) is True
 
 
 async def test_an_open_latch_stays_open(here: Latch, there: Latch) -> None:

@@ -690,6 +690,14 @@ async def test_a_key_of_another_type_is_left_alone(here: Lock, there: Lock, plac
         pass
 
 
+async def test_a_ping_is_answered_and_leaves_nothing(locks: LockManager, others: LockManager, place: Place) -> None:
+    """Whoever has the lock of that name. Kept by LockManager.ping."""
+    assert await locks.ping() is True
+    assert place.keys() == set()
+    async with others.lock("ping"):
+        assert await locks.ping() is True
+
+
 @nobody_waits
 @pytest.mark.not_in_queues("keys have no types")
 async def test_one_bad_key_spoils_no_other_lease(locks: LockManager, place: Place) -> None:

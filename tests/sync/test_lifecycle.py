@@ -108,8 +108,13 @@ def test_before_and_after() -> None:
         lock.acquire()
     locks.close()
     for _ in range(2):
+        assert not locks.is_open
         with locks, lock as lease, pytest.raises(ConfigurationError, match="open already"):
             locks.open()
+        with locks:
+            assert locks.is_open
+            assert locks.ping() is True
+        assert not locks.is_open
         with pytest.raises(ConfigurationError, match="after its manager was closed"):
             lock.info()
     with pytest.raises(ConfigurationError, match="after its manager was closed"), lease:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 import redis
@@ -79,7 +80,7 @@ def test_a_latch(locks: LockManager, others: LockManager, worker: Worker) -> Non
     assert there.count_down(by="one") == 1
     assert there.count() == 1
     there.count_down()
-    waiting.result(ENOUGH)
+    assert waiting.result(ENOUGH) is True
     assert here.delete()
     assert here.count() == 2
 
@@ -116,10 +117,36 @@ def test_a_condition(locks: LockManager, others: LockManager, worker: Worker) ->
         looks = iter([False, True])
         assert changed.wait_for(lambda: next(looks), timeout=0.01)  # it looks once more at the end
         assert there.owned() == 1
+    with changed as lease:
+        assert there.owned() == 1
+        lease.ensure()
+    assert there.owned() == 0
     with pytest.raises(NotOwned):
         ready.wait_for(lambda: True)
     with pytest.raises(ConfigurationError, match="another manager's"):
         others.condition(here)
+
+
+def test_a_condition_tells_the_blocks_of_threads_apart(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    """One thread lost the lock, the other has it. Kept by Condition.__enter__: the frame that enters."""
+    here = locks.lock("a")
+    ready = locks.condition(here)
+    entered, leave = threading.Event(), threading.Event()
+
+    def lose() -> None:
+        with ready:
+            entered.set()
+            assert leave.wait(ENOUGH)
+
+    losing = worker.begin(lose)
+    assert entered.wait(ENOUGH)
+    assert others.lock("a").force_release()
+    with ready as lease:
+        leave.set()
+        assert isinstance(losing.exception(ENOUGH), LockLost)
+        lease.ensure()
+        assert here.is_locked()
+    assert not here.is_locked()
 
 
 def test_a_lease_moves_between_a_thread_and_a_task(locks: LockManager, redis_url: str, worker: Worker) -> None:

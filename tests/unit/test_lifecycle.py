@@ -436,8 +436,10 @@ async def test_opened_without_a_server(no_pause: None) -> None:
     """Each use says why it cannot be, until there is one. Kept by Binding.check: `awaited`."""
     manager = LockManager(backend := Away(3))
     assert not manager.connected
+    assert not manager.is_open
     assert await manager.open(strict=False) is manager
-    for use in (manager.lock("a").acquire(), manager.lock("a").info(), manager.latch("a", 1).wait()):
+    assert manager.is_open
+    for use in (manager.lock("a").acquire(), manager.lock("a").info(), manager.latch("a", 1).wait(), manager.ping()):
         with pytest.raises(BackendError, match=r"before its manager is connected.*: away") as away:
             await use
         assert away.value.transient
@@ -449,6 +451,49 @@ async def test_opened_without_a_server(no_pause: None) -> None:
     await manager.close()
     assert not manager.connected
     assert_nothing_left(manager, backend)
+
+
+async def test_open_is_neither_opening_nor_closing() -> None:
+    """As a second task sees it. Kept by Lifecycle.is_open: `_entry`, `closing`."""
+    manager = LockManager(SlowBackend())
+    leave = asyncio.Event()
+    entering = asyncio.create_task(enter(manager))
+    await turns(2)
+    assert not entering.done()
+    assert not manager.is_open
+    await entering
+    with pytest.raises(ConfigurationError, match="open already"):
+        await manager.open()
+    assert manager.is_open
+
+    async def stay() -> None:
+        async with manager.lock("a"):
+            with anyio.CancelScope(shield=True):
+                await leave.wait()
+
+    staying = asyncio.create_task(stay())
+    await turns(10)
+    closing = asyncio.create_task(manager.close())
+    await turns(2)
+    assert not closing.done()
+    assert not manager.is_open
+    leave.set()
+    await closing
+    assert not manager.is_open
+    with pytest.raises(LockLost):
+        await staying
+    with pytest.raises(ConfigurationError, match="after its manager was closed"):
+        await manager.ping()
+
+
+def test_open_ends_with_its_loop() -> None:
+    """Kept by Lifecycle.is_open: `is_closed`."""
+    manager = LockManager(MemoryBackend())
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(manager.open())
+    assert manager.is_open
+    loop.close()
+    assert not manager.is_open
 
 
 @pytest.mark.parametrize(("strict", "transient"), [(True, True), (True, False), (False, False)])

@@ -220,17 +220,13 @@ def test_an_attribute_that_nothing_has() -> None:
             assert caught.value.obj is what
 
 
-async def test_a_condition_is_not_entered_itself() -> None:
-    """As one of asyncio is. Kept by Condition: OfLock."""
+async def test_a_condition_is_entered_as_its_lock_is() -> None:
     tasks, threads = managers()
-    with pytest.raises(TypeError, match="cannot be entered itself: enter its lock"):
-        async with tasks.condition(tasks.lock("a")):
-            pass
-    with (
-        pytest.raises(TypeError, match="cannot be entered itself: enter its lock"),
-        threads.condition(threads.lock("a")),
-    ):
+    with pytest.raises(TypeError, match="needs `async with`, not `with`"), tasks.condition(tasks.lock("a")):
         pass
+    with pytest.raises(TypeError, match="needs `with`, not `async with`"):
+        async with threads.condition(threads.lock("a")):
+            pass
 
 
 def test_a_type_error_from_inside_is_left_alone() -> None:
