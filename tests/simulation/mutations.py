@@ -172,7 +172,7 @@ MUTATIONS: dict[Mutation, int] = {
     places_forgotten: 60,
     numbers_forgotten: 60,
     closed_managers_stay: 25,
-    grant_dropped: 5300,
+    grant_dropped: 6050,
     resent_ignored: 5010,
 }
 """Each with a seed from which it is soon found."""
