@@ -220,6 +220,23 @@ async def test_processes_use_different_lines(trio: Trio, contended: Lease, lines
         await lease.release()
 
 
+async def test_a_turn_that_is_lost_is_no_lock_that_is_lost(
+    trio: Trio, contended: Lease, there: Lock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop stands still for longer than a turn lasts, and nothing of that is logged as if it were the lock.
+
+    Kept by LockManager.quorum: `quiet`.
+    """
+    waiter = asyncio.create_task(there.acquire())
+    await trio.clock.advance(0.2)
+    assert has_turn(trio)
+    trio.clock.jump(3)
+    await trio.clock.advance(3)
+    assert {record.name for record in caplog.records} <= {"aiolock.scheduler"}
+    await contended.release()
+    await (await passes_by(trio, waiter)).release()
+
+
 async def test_many_names_and_a_server_that_is_deaf(trio: Trio, others: LockManager, lines: list[Link]) -> None:
     """All wait for it at the same time, not one after the other. Kept by NodeLane._opened."""
     turnstile = others._runtime.backend.abilities.turnstile
