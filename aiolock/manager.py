@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -249,8 +248,13 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         nodes = [
             backend_of(source, patience, namespace, pushes=pushes, tell=tell, presence=presence) for source in sources
         ]
-        # Who has the turn and does not answer keeps all others waiting for no longer than this.
-        turns = partial(cls, namespace=f"{namespace}:turn", ttl=1.0, liveness=1.0, request_timeout=0.25)
+
+        def turns(node: Backend) -> LockManager:
+            # Who has the turn and does not answer keeps all others waiting for no longer than this.
+            locks = cls(node, namespace=f"{namespace}:turn", ttl=1.0, liveness=1.0, request_timeout=0.25)
+            locks._runtime.observers.quiet = True  # a turn that is lost is no lock that is lost
+            return locks
+
         return cls(QuorumBackend(nodes, request_timeout=patience, turns=turns if pushes else None), **options)
 
     async def open(self, *, strict: bool = True) -> LockManager:

@@ -43,6 +43,9 @@ class Lane(Protocol):
             AiolockError: it is not to be had here.
         """
 
+    def forget(self) -> None:
+        """Begin anew, perhaps on another loop."""
+
     async def aclose(self) -> None:
         """End all that is left of it."""
 
@@ -83,9 +86,15 @@ class Turnstile:
         turn.leave = line.cancel
         return turn
 
+    def forget(self) -> None:
+        """Begin anew, perhaps on another loop: that of the lines may be gone, with all that ran there."""
+        self._wanted.clear()
+        self._lines = set()
+        for lane in self._lanes:
+            lane.forget()
+
     async def aclose(self) -> None:
         """End all lines."""
-        self._wanted.clear()
         for line in self._lines:
             line.cancel()
         if self._lines:

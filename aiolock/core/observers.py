@@ -28,13 +28,14 @@ class Observers:
 
     Attributes:
         listening: whether there are others than the log.
+        quiet: nobody is told, and nothing logged: what the locks are for is told of by those who use them.
         repeats: logs what an outage may repeat for each lock.
 
     Raises:
         ConfigurationError: not an observer.
     """
 
-    __slots__ = ("_broken", "_each", "_events", "_manager", "_pausing", "listening", "repeats")
+    __slots__ = ("_broken", "_each", "_events", "_manager", "_pausing", "listening", "quiet", "repeats")
 
     def __init__(self, observer: Observer | Sequence[Observer] | None = None, manager: str = "") -> None:
         users = _checked(observer)
@@ -42,6 +43,7 @@ class Observers:
         self.repeats: Repeats = Repeats()
         self._each: tuple[Observer, ...] = (lambda event: log_event(event, self.repeats), *users)
         self.listening: bool = bool(users)
+        self.quiet: bool = False
         self._broken: set[tuple[int, type[BaseException]]] = set()
         self._pausing = 0  # how many blocks are open, and whether an observer runs
         self._events: deque[Event] = deque()  # to tell, in order
@@ -52,6 +54,8 @@ class Observers:
 
     def tell(self, event: Event) -> None:
         """Tell all of them, after what has happened was dealt with; what happens while one is told, after that."""
+        if self.quiet:
+            return
         if self._manager:
             vars(event)["manager"] = self._manager  # here, as no one else needs to know it
         self._events.append(event)

@@ -140,6 +140,8 @@ class Services:
 
     def warn(self, line: Line, name: str, error: BackendError | None = None) -> None:
         """Log what has gone wrong with a lock, perhaps with others of which the same is said."""
+        if self.observers.quiet:
+            return
         values = {"lock_name": name} if error is None else {"lock_name": name, "error": str(error)}
         self.observers.repeats.say(line, values, error is not None and error.transient)
 

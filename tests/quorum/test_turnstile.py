@@ -220,6 +220,69 @@ async def test_processes_use_different_lines(trio: Trio, contended: Lease, lines
         await lease.release()
 
 
+async def test_a_turn_that_is_lost_is_no_lock_that_is_lost(
+    trio: Trio, contended: Lease, there: Lock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop stands still for longer than a turn lasts, and nothing of that is logged as if it were the lock.
+
+    Kept by LockManager.quorum: `quiet`.
+    """
+    waiter = asyncio.create_task(there.acquire())
+    await trio.clock.advance(0.2)
+    assert has_turn(trio)
+    trio.clock.jump(3)
+    await trio.clock.advance(3)
+    assert {record.name for record in caplog.records} <= {"aiolock.scheduler"}
+    await contended.release()
+    await (await passes_by(trio, waiter)).release()
+
+
+async def test_many_names_and_a_server_that_is_deaf(trio: Trio, others: LockManager, lines: list[Link]) -> None:
+    """All wait for it at the same time, not one after the other. Kept by NodeLane._opened."""
+    turnstile = others._runtime.backend.abilities.turnstile
+    assert turnstile is not None
+    names = [f"order:{number}" for number in range(8)]
+    for name in names:
+        turnstile.note(name)
+    lines[0].subscribe = lambda channel, wake: asyncio.get_running_loop().create_future()  # type: ignore[method-assign]
+    waiters = [asyncio.create_task(others.lock(name).acquire()) for name in names]
+    await trio.clock.advance(0.4)
+    for waiter in waiters:
+        await waiter.result().release()
+
+
+def test_the_loop_of_the_line_was_closed_without_notice(trio: Trio) -> None:
+    """On another one the process lines up where the others do. Kept by Turnstile.forget, and by NodeLane.forget."""
+    pair = [trio.manager(trio.links()) for _ in range(2)]
+
+    async def line_up() -> None:
+        async with pair[0].lock(NAME):
+            waiters = [asyncio.create_task(locks.lock(NAME).acquire()) for locks in pair]
+            await trio.clock.advance(2 * STUCK)
+            assert looks.held(trio.stores[0], NAME, TURN)
+            for waiter in waiters:
+                waiter.cancel()
+            await asyncio.wait(waiters)
+
+    async def leave_open() -> None:
+        for locks in pair:
+            await locks.open()
+        await line_up()
+
+    async def again() -> None:
+        async with pair[0], pair[1]:
+            await line_up()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(leave_open())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    trio.drop(0, 1, 2)
+    asyncio.run(again())
+
+
 async def test_a_manager_closes_in_the_line(trio: Trio, contended: Lease) -> None:
     """Kept by Turnstile.aclose."""
     async with trio.manager(trio.links()) as third:

@@ -95,6 +95,7 @@ class QuorumBackend(Backend):
         self._news = asyncio.Event()
         for node in self._members.nodes:
             node.forget()
+        self._turnstile.forget()
         self._opening = [self._connect(node, timeout, reconnected, needed) for node in self._members.nodes]
         try:
             await self._majority(timeout)

@@ -77,8 +77,7 @@ class NodeLane:
     def __init__(self, node: Node, locks: Callable[[Backend], Locks]) -> None:
         self._node = node
         self._make = locks
-        self._locks: Locks | None = None
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Future[Locks] | None = None
 
     @property
     def open(self) -> bool:
@@ -104,19 +103,29 @@ class NodeLane:
             return None
         return waiting.result()
 
+    def forget(self) -> None:
+        """See `Lane`."""
+        self._opening = None
+
     async def aclose(self) -> None:
         """Close the manager."""
-        locks, self._locks = self._locks, None
-        if locks is not None:
-            await locks.close()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait((opening,))
+            if not opening.cancelled() and opening.exception() is None:
+                await opening.result().close()
 
     async def _opened(self) -> Locks:
-        async with self._opening:
-            if self._locks is None:
-                locks = self._make(Borrowed(self._node))
-                await locks.open()
-                self._locks = locks
-            return self._locks
+        opening = self._opening
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
+            opening = self._opening = asyncio.ensure_future(self._open())
+        return await asyncio.shield(opening)  # all that come meanwhile wait for it, and for no longer
+
+    async def _open(self) -> Locks:
+        locks = self._make(Borrowed(self._node))
+        await locks.open()
+        return locks
 
 
 async def _give_back(waiting: asyncio.Future[Pass]) -> None:
