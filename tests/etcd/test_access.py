@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,20 @@ async def test_a_right_is_missing(guarded: Etcd) -> None:
             pass
 
 
+async def test_nobody_is_there(server: Etcd) -> None:
+    """Kept by `EtcdCluster._unreached`."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    wrong = {
+        f"etcd://127.0.0.1:{port}": r"cannot be reached: is it up, and this its address\? \(.*Connect call failed.*\)$",
+        server.url.replace("etcd:", "etcds:"): r"cannot be reached.*; has it TLS, as the URL says\?$",
+    }
+    for url, why in wrong.items():
+        with pytest.raises(BackendError, match=why) as caught:
+            await LockManager(url).open()
+        assert caught.value.transient
+
+
 async def test_tls(tmp_path: Path) -> None:
     """The server proves its name, and asks for the client's certificate."""
     ca = trustme.CA()
@@ -88,8 +103,14 @@ async def test_tls(tmp_path: Path) -> None:
             except BackendError:
                 assert time.monotonic() < end
                 await asyncio.sleep(0.1)
-        for wrong in (url, both.replace("?ca=", "?").replace(f"{files['ca']}&", "")):
-            with pytest.raises(BackendError):
+        plain = url.partition("?")[0].replace("etcds", "etcd")
+        refused = {
+            plain: "if it has TLS, write etcds://",
+            url: "etcd",  # it hangs up, perhaps later
+            both.replace("?ca=", "?").replace(f"{files['ca']}&", ""): "certificate verify failed.*has it TLS, as the",
+        }
+        for wrong, why in refused.items():
+            with pytest.raises(BackendError, match=why):
                 async with LockManager(wrong, request_timeout=2.0):
                     pass
     finally:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from ...clock import backoff
 from ...errors import BackendError, ConfigurationError
@@ -156,10 +156,27 @@ class EtcdCluster:
             link.close()
             why = BackendError("", f"etcd at {link.address} gave no answer in time", transient=True)
             raise Away(why, ran=False) from error
+        except Away as away:
+            link.close()
+            unreached = self._unreached(link, away.__cause__)
+            raise away if unreached is None else Away(unreached, ran=False) from away.__cause__
         except BaseException:
             link.close()
             raise
         return link
+
+    def _unreached(self, link: Link, cause: BaseException | None) -> BackendError | None:
+        """What to say of a member that was not reached; None if that is not why."""
+        if isinstance(cause, TimeoutError) or not isinstance(cause, OSError | StreamTerminatedError):
+            return None
+        said = (
+            f"etcd at {link.address} cannot be reached: is it up, and this its address? ({str(cause) or repr(cause)})"
+        )
+        if self._source.tls is not None:
+            said = f"{said}; has it TLS, as the URL says?"
+        elif isinstance(cause, StreamTerminatedError | ConnectionResetError):
+            said = f"{said}; if it has TLS, write etcds://"
+        return BackendError("", said, transient=True)
 
     async def _introduce(self, link: Link) -> None:
         """Make sure that the member can be used: it lets the user in, and has a leader."""

@@ -26,6 +26,9 @@ HINTS = {
     "53300": "each manager takes two sessions, or one with waiting=Poll(): use one manager for each process, or raise "
     "max_connections",
     "25006": "give the address of the primary, or of all hosts: postgresql://one,two/database",
+    "28P01": "correct the user and the password",
+    "28000": "correct the user, or let it in by pg_hba.conf",
+    "3D000": "make this database, or correct its name",
     "42704": "does the URL have a parameter that asyncpg does not know?",
     "55P02": "does the URL have a parameter that asyncpg does not know? TLS is sslmode=require",
     "53100": "make room on the disk of the server",
@@ -171,6 +174,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
         said = f"no answer within {format_seconds(timeout)} s"
     elif isinstance(error, OSError) and not ran:
         said = f"PostgreSQL cannot be reached: is it up, and this its address? ({said})"
+        if "SSL" in said:
+            said = f"{said}; is it PostgreSQL, and has it TLS, if sslmode asks for it?"
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         said, state = "there is no primary", "25006"
     if state in HINTS:

@@ -378,8 +378,8 @@ def _of_url(url: str) -> Recipe:
         what = f"{foreign[0]} is not supported" if foreign else "not a URL that aiolock knows"
         raise ConfigurationError(
             "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
-            "sqlite:///locks.db for a file, postgresql://user@host/database, mysql://user@host/database, or memory:// "
-            "for tests (percent-encode special characters in a password)"
+            "sqlite:///locks.db for a file, postgresql://user@host/database, mysql://user@host/database, "
+            "etcd://host:port, or memory:// for tests (percent-encode special characters in a password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

@@ -41,7 +41,7 @@ async def test_a_database_without_procedures_that_may_not_be_made(
 
 async def test_another_password(database: MySQLDatabase) -> None:
     """It is no use to try again. Kept by MISTAKEN."""
-    with pytest.raises(ConfigurationError, match="Access denied"):
+    with pytest.raises(ConfigurationError, match=r"Access denied.*: correct the user and the password"):
         await LockManager(database.url.replace("root", "root:wrong")).open()
 
 

@@ -11,6 +11,7 @@ import pytest
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.address import address_of
+from aiolock.backends.postgres.session import meaning
 
 from .database import PostgresDatabase
 
@@ -103,6 +104,27 @@ async def test_a_parameter_that_is_not_known(database: PostgresDatabase, paramet
     with pytest.raises(ConfigurationError, match=says):
         async with LockManager(f"{database.url}&{parameter}"):
             pass
+
+
+async def test_there_is_no_tls() -> None:
+    """Kept by `meaning`."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        writer.write(b"N")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BackendError, match="has it TLS, if sslmode asks for it"):
+            await LockManager(f"postgresql://app@127.0.0.1:{port}/app?sslmode=require").open()
+
+
+@pytest.mark.parametrize(("state", "hint"), [("28P01", "the password"), ("28000", "pg_hba"), ("3D000", "its name")])
+def test_what_is_to_be_corrected(state: str, hint: str) -> None:
+    """Kept by HINTS: the servers of tests let everybody in."""
+    error = asyncpg.PostgresError.new({"C": state, "M": "no"})
+    assert hint in str(meaning(address_of("postgresql://app@host/app"), error, 5.0, ran=False).error)
 
 
 async def test_a_standby(database: PostgresDatabase) -> None:
