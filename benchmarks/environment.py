@@ -7,12 +7,14 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
 
+from aiolock import __version__
 from aiolock.testing.server import RedisServer
 
 from .crew import ROOT
@@ -36,6 +38,17 @@ def describe(server: RedisServer, loop: str) -> dict[str, Any]:
         "commit": commit(),
         "load": _load(),
         "fingerprint": fingerprint(),
+    }
+
+
+def head(command: str) -> dict[str, Any]:
+    """Return what the report of a run that needs no server begins with."""
+    return {
+        "command": command,
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "commit": commit(),
+        "versions": {"aiolock-redis": __version__, "python": platform.python_version()},
     }
 
 

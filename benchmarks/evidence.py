@@ -147,6 +147,29 @@ def faults(report: Json) -> str:
     return f"{fill(told, 118, break_on_hyphens=False)}\n\n{table(head, map(_place, places))}"
 
 
+def exhausted(report: Json) -> str:
+    """Return what a run of `make simulate ARGS=--all` has exhausted."""
+    versions, kinds = report["versions"], report["kinds"]
+    told = (
+        f"On {report['began'][:10]}, of commit {report['commit']} (version {versions['aiolock-redis']}), "
+        f"`{report['command']}` ({report['machine']}; Python {versions['python']}). **Broken promises: "
+        f"{sum(kind['broken'] for kind in kinds.values())}.**"
+    )
+    rows = [
+        [MEANINGS[name], f"{kind['scenes']} of {kind['begun']}", f"{kind['runs']:,}"] for name, kind in kinds.items()
+    ]
+    return f"{fill(told, 118, break_on_hyphens=False)}\n\n{table(['what', 'scenes exhausted', 'runs'], rows)}"
+
+
+MEANINGS = {
+    "singles": "each fault before each step",
+    "preemption": "each small delay",
+    "preemptions": "each pair of small delays",
+    "pairs": "each pair of cuts, stalls and cancellations; of first ones that look alike, one",
+}
+"""What each kind of search is."""
+
+
 def _place(place: Json) -> list[str]:
     spread = place["recoveries"]
     again = ", ".join(f"{spread[key]:.1f} s" for key in ("median", "p99", "longest")) if spread["count"] else NOTHING

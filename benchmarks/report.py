@@ -1,7 +1,8 @@
 """The report of a run, its plots, and the figures of the README and of the page of evidence.
 
 `make evidence` fills their marked blocks from the newest whole run in benchmarks/results, and from the last long run of
-`make chaos` there; `make evidence ARGS='--chaos build/chaos/report.json'` puts a newer one in its place first.
+`make chaos` and `make simulate ARGS=--all` there; `make evidence ARGS='--chaos build/chaos/report.json --every
+build/every.json'` puts newer ones in their place first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 CHAOS = RESULTS / "chaos.json"
 """The last long run of `make chaos`."""
+EVERY = RESULTS / "every.json"
+"""What simulation has exhausted."""
 PAGES = (ROOT / "README.md", ROOT / "docs" / "explanation" / "evidence.md")
 PICTURE, WAITS = "throughput", "wait between processes"
 """The plots that the README shows, and the page of evidence."""
@@ -59,7 +62,7 @@ def write_report(results: Json, path: Path) -> Path:
     return report
 
 
-def fill(page: Path, results: Json, path: Path, chaos: Json) -> None:
+def fill(page: Path, results: Json, path: Path, chaos: Json, every: Json) -> None:
     """Replace the contents of the page's marked blocks.
 
     Args:
@@ -67,6 +70,7 @@ def fill(page: Path, results: Json, path: Path, chaos: Json) -> None:
         results: of a run of benchmarks.
         path: the file of these results.
         chaos: the report of a run of `make chaos`.
+        every: that of a run of `make simulate ARGS=--all`.
 
     Raises:
         NoBlock: the page has none.
@@ -82,6 +86,7 @@ def fill(page: Path, results: Json, path: Path, chaos: Json) -> None:
         "missed": lambda: tables.missed(results),
         "absent": lambda: tables.absent(results),
         "chaos": lambda: evidence.faults(chaos),
+        "exhausted": lambda: evidence.exhausted(every),
     }
     text = page.read_text(encoding="utf-8")
     filled, number = BLOCK.subn(lambda found: f"{found[1]}\n{blocks[found[2]]()}\n\n{found[3]}", text)
@@ -135,14 +140,17 @@ def main() -> None:
     """Do what the module's docstring says."""
     parser = argparse.ArgumentParser(prog="make evidence", description=__doc__.partition("\n")[0])
     parser.add_argument("--chaos", type=Path, metavar="REPORT.json", help="keep this report of `make chaos`")
+    parser.add_argument("--every", type=Path, metavar="EVERY.json", help="keep this report of the simulation")
     asked = parser.parse_args()
     path = newest()
     results = json.loads(path.read_text(encoding="utf-8"))
     chaos = evidence.without_folder(json.loads((asked.chaos or CHAOS).read_text(encoding="utf-8")))
     CHAOS.write_text(json.dumps(chaos, indent=1) + "\n", encoding="utf-8")
+    every = json.loads((asked.every or EVERY).read_text(encoding="utf-8"))
+    EVERY.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {write_report(results, path)}")
     for page in PAGES:
-        fill(page, results, path, chaos)
+        fill(page, results, path, chaos, every)
         print(f"filled {page}")
 
 

@@ -16,6 +16,7 @@ EVIDENCE = ROOT / "docs" / "explanation" / "evidence.md"
 RESULTS = report.newest()
 RUN: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))
 CHAOS: dict[str, Any] = json.loads(report.CHAOS.read_text(encoding="utf-8"))
+EVERY: dict[str, Any] = json.loads(report.EVERY.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
@@ -26,7 +27,7 @@ def test_the_pages_have_the_figures_of_the_newest_run(page: Path, tmp_path: Path
         each.parent.mkdir(parents=True, exist_ok=True)
     text = page.read_text(encoding="utf-8")
     copy.write_text(text, encoding="utf-8")
-    report.fill(copy, RUN, path, CHAOS)
+    report.fill(copy, RUN, path, CHAOS, EVERY)
     assert copy.read_text(encoding="utf-8") == text
 
 
@@ -35,7 +36,11 @@ def test_the_report_beside_the_results_is_of_them(tmp_path: Path) -> None:
     assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("versions", [RUN["environment"]["libraries"], CHAOS["versions"]], ids=["bench", "chaos"])
+@pytest.mark.parametrize(
+    "versions",
+    [RUN["environment"]["libraries"], CHAOS["versions"], EVERY["versions"]],
+    ids=["bench", "chaos", "every"],
+)
 def test_the_runs_are_not_too_old(versions: dict[str, str]) -> None:
     """Broken by a release if neither it nor the one before was measured: `make bench`, `make chaos`, and then
     `make evidence`."""

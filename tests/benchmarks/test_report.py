@@ -143,7 +143,7 @@ def test_a_flat_line_and_a_zero_can_be_drawn() -> None:
 def test_the_readme_shows_four_rows_and_a_picture(results: dict[str, Any], tmp_path: Path) -> None:
     page, path = tmp_path / "README.md", tmp_path / "r.json"
     page.write_text(README.read_text(encoding="utf-8"), encoding="utf-8")
-    report.fill(page, results, path, {})
+    report.fill(page, results, path, {}, {})
     told = page.read_text(encoding="utf-8")
     assert row(told, "1 task, pairs/s")[1:] == ["0.900 ×"]
     assert row(told, "200 tasks, a lock each")[1:] == ["0.900 ×"]
@@ -156,4 +156,4 @@ def test_a_page_without_a_block_is_refused(results: dict[str, Any], tmp_path: Pa
     page = tmp_path / "page.md"
     page.write_text("nothing\n")
     with pytest.raises(report.NoBlock, match="benchmarks: headline"):
-        report.fill(page, results, tmp_path / "r.json", {})
+        report.fill(page, results, tmp_path / "r.json", {}, {})

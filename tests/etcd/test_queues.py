@@ -112,16 +112,25 @@ async def test_the_fence_guards_a_write_to_etcd(server: Etcd, locks: LockManager
         etcd_place(lease)
 
 
-async def test_fenced_transactions(locks: LockManager) -> None:
-    """Of another database: the revision is a fence like any other."""
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "rw_lock"])
+async def test_fenced_transactions(locks: LockManager, kind: str) -> None:
+    """Of another database: the revision is a fence like any other. Kept by `CoordinatorCalls.names`."""
+    lock = locks.rw_lock("a").write if kind == "rw_lock" else getattr(locks, kind)("a")
     async with aiosqlite.connect(":memory:", isolation_level=None) as connection:
         await connection.execute(FENCES_TABLE)
         await connection.execute("CREATE TABLE t (x)")
         for number in range(2):
-            async with locks.lock("a") as lease, fenced(lease, connection):
+            async with lock as lease, fenced(lease, connection):
                 await connection.execute("INSERT INTO t VALUES (?)", (number,))
         rows = await (await connection.execute("SELECT x FROM t")).fetchall()
         assert [*rows] == [(0,), (1,)]
+        fences = await (await connection.execute("SELECT fence FROM aiolock_fences")).fetchall()
+        assert [*fences] == [(lease.fence,)]
+        await connection.execute("UPDATE aiolock_fences SET fence = fence + 1000000")  # as a later holder does
+        async with lock as late:
+            with pytest.raises(LockLost, match="a later holder has begun"):
+                async with fenced(late, connection):
+                    pytest.fail("it began")
 
 
 async def test_whose_place_has_no_fence(locks: LockManager) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from aiolock import __version__
-from benchmarks.environment import commit
+from benchmarks.environment import head
 
 from .round import Outcome
 
@@ -28,13 +24,7 @@ class Report:
 
     def __init__(self, folder: Path, command: str, seed: int, minutes: float) -> None:
         self._folder = folder
-        self._head: dict[str, Any] = {
-            "command": command, "seed": seed, "minutes": minutes,
-            "began": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "commit": commit(),
-            "versions": {"aiolock-redis": __version__, "python": platform.python_version()},
-        }  # fmt: skip
+        self._head: dict[str, Any] = {**head(command), "seed": seed, "minutes": minutes}
         self._outcomes: list[Outcome] = []
 
     def add(self, outcome: Outcome) -> None:

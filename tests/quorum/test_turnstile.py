@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from aiolock import Lease, Lock, LockManager, NotAcquired
+from aiolock.core.waiting.race import STUCK
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -123,6 +124,43 @@ async def test_a_dead_process_has_the_turn(trio: Trio, contended: Lease, there: 
     Link(trio.stores[0], trio.clock)._execute(dead)
     waiter = asyncio.create_task(there.acquire())
     await trio.clock.advance(0.2)
+    await contended.release()
+    await (await passes_by(trio, waiter)).release()
+
+
+async def test_who_has_the_turn_reaches_no_majority(
+    trio: Trio, contended: Lease, lines: list[Link], there: Lock
+) -> None:
+    """It lets the others pass. Kept by LocalQueue.failed."""
+    async with trio.manager(trio.links()) as third:
+        first = asyncio.create_task(there.acquire())
+        await trio.clock.advance(0.2)
+        assert has_turn(trio)
+        waiter = asyncio.create_task(third.lock(NAME).acquire())
+        await trio.clock.advance(0.2)
+        with away(*lines[1:]):
+            await contended.release()
+            await (await passes_by(trio, waiter, STUCK / 2)).release()
+        await (await passes_by(trio, first)).release()
+
+
+async def test_who_has_the_turn_never_asks(trio: Trio, contended: Lease, there: Lock) -> None:
+    """Another process asks all the same, in the end. Kept by Race.ask: `STUCK`, and by Race._ask_soon."""
+    line = LockCalls(TURN, NAME, 60_000).acquire(Bid("stuck:1", 60_000, 0, "stuck", 60_000))
+    Link(trio.stores[0], trio.clock)._execute(line)
+    waiter = asyncio.create_task(there.acquire())
+    await trio.clock.advance(2 * STUCK)
+    await contended.release()
+    lease = await passes_by(trio, waiter, 2 * STUCK)
+    await lease.release()
+    await (await passes_by(trio, asyncio.create_task(there.acquire()), 2 * STUCK)).release()
+
+
+async def test_a_timeout_shorter_than_that(trio: Trio, contended: Lease, there: Lock) -> None:
+    """It asks before it gives up. Kept by Race.ask."""
+    line = LockCalls(TURN, NAME, 60_000).acquire(Bid("stuck:1", 60_000, 0, "stuck", 60_000))
+    Link(trio.stores[0], trio.clock)._execute(line)
+    waiter = asyncio.create_task(there.acquire(timeout=STUCK / 2))
     await contended.release()
     await (await passes_by(trio, waiter)).release()
 

@@ -18,9 +18,10 @@ import pytest
 
 import aiolock.sync
 from aiolock import AiolockError, ConfigurationError, LockLost, LockManager, TransactionError, fenced
-from aiolock.recipes.fenced import FENCES_TABLE, _finished
+from aiolock.recipes.fenced import FENCES_TABLE
 from aiolock.recipes.transactions import _entered as entered
 from aiolock.recipes.transactions import _settled as settled
+from aiolock.recipes.transactions import finished
 from aiolock.testing import MemoryBackend
 
 from .connections import TABLES, WAYS, Database, Way, nested, say
@@ -142,7 +143,7 @@ class Run:
         if self.way.awaited:
             await self._run(body)
         else:  # where no loop runs, as Django demands
-            await asyncio.to_thread(_finished, self._run(body))
+            await asyncio.to_thread(finished, self._run(body))
 
     async def _run(self, body: Body) -> None:
         async with self.way.connect(self.database.address) as connection:
@@ -159,7 +160,7 @@ class Run:
                 await body(connection)
         else:
             with aiolock.sync.fenced(self._held, connection):
-                _finished(body(connection))
+                finished(body(connection))
 
     def written(self) -> bool:
         """Whether something of the block is there."""

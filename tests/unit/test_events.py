@@ -39,7 +39,7 @@ from aiolock.events import (
 from aiolock.recipes import once
 from aiolock.testing import MemoryBackend
 
-from .world import DEADLINE, MARGIN, TTL, Crew, Holder, assert_empty, expect_loss, settle
+from .world import DEADLINE, MARGIN, TTL, Crew, Holder, SlowBackend, assert_empty, expect_loss, settle, turns
 
 Told = list[Event]
 
@@ -376,6 +376,22 @@ async def test_a_loss_that_only_the_release_finds(locks: LockManager, backend: M
             backend.flush()
     assert kinds(told) == ["Acquired", "Released", "Lost"]
     assert facts(told[2])["reason"] is LossReason.DELETED
+
+
+async def test_what_no_task_has_had_is_not_lost(told: Told, crew: Crew) -> None:
+    """A task is cancelled between its grant and its block, and the server forgets the grant meanwhile.
+
+    Kept by Release: `entered`.
+    """
+    slow = SlowBackend()
+    async with LockManager(slow, observer=told.append) as manager:
+        waiter = crew.start(_entered(manager, timeout=None))
+        while not manager._runtime.holds:
+            await turns(1)
+        slow.flush()
+        waiter.cancel()
+        await settle(slow)
+    assert kinds(told) == ["AcquireFailed"]
 
 
 async def test_closing(backend: MemoryBackend, told: Told, crew: Crew) -> None:

@@ -20,7 +20,20 @@ from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 from tests.support.locks import change
 
-from .world import DEADLINE, MARGIN, TTL, Crew, Holder, expect_loss, lock_keys, runtime_of, settle, state_of
+from .world import (
+    DEADLINE,
+    MARGIN,
+    TTL,
+    Crew,
+    Holder,
+    SlowBackend,
+    expect_loss,
+    lock_keys,
+    runtime_of,
+    settle,
+    state_of,
+    turns,
+)
 
 R = TypeVar("R")
 
@@ -337,6 +350,24 @@ async def test_wanted_early(locks: LockManager, answered: bool) -> None:
     await lease.release()
     async with locks.lock("a") as another:
         assert not another.wanted
+
+
+async def test_another_id_is_not_wanted() -> None:
+    """An owner was asked to finish, and is undone before it is a holder: nobody has asked the next one.
+
+    Kept by QueueEntry.rename.
+    """
+    slow = SlowBackend()
+    async with LockManager(slow) as locks:
+        runtime = runtime_of(locks)
+        waiter = asyncio.create_task(locks.lock("a").acquire())
+        await turns(1)
+        (owner,) = runtime.queue_entries
+        ManagerChannel(runtime).on_message(f"wanted {owner}")
+        slow._execute(runtime.gates["lock", "a"].calls.release(owner, 1_000, 0, "clean", True))
+        async with await waiter as lease:
+            assert lease.owner._hold.owner != owner
+            assert not lease.wanted
 
 
 async def test_a_late_revocation_spares_the_successor(locks: LockManager) -> None:

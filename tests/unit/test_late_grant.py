@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiolock import LockManager
+from aiolock import AcquireTimeout, BackendError, LockManager
 from aiolock.testing import MemoryBackend
 
 from .world import SlowBackend, settle, turns
@@ -88,3 +88,26 @@ async def test_a_grant_on_the_terms_of_another_that_has_gone() -> None:
         assert not taken.lost
         assert taken.remaining() > 0
         await taken.release()
+
+
+@pytest.mark.parametrize("timeout", [5.0, 0.0])
+async def test_its_time_to_wait_is_over_as_well(timeout: float) -> None:
+    """It asks anew, but for no longer than it may; if it may not wait, the server must answer once more.
+
+    Kept by Waiter.wait_again.
+    """
+    backend = SlowBackend()
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as peer:
+        waiter = asyncio.create_task(locks.lock("a", ttl=1.0).acquire(timeout=timeout))
+        while not locks._runtime.holds:
+            await turns(1)
+        assert not waiter.done()
+        backend.turns = 10**6  # from now on it does not answer
+        backend.clock.jump(6.0)
+        await backend.clock.advance(0)  # timers first
+        await backend.clock.advance(5.0)
+        with pytest.raises((AcquireTimeout, BackendError)):
+            await waiter
+        backend.turns = 2
+        async with peer.lock("a"):
+            pass

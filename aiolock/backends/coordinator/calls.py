@@ -162,7 +162,6 @@ class CoordinatorCalls:
         target: the name, and how much of it.
     """
 
-    names: tuple[str, ...] = ()
     free_channel = ""
     queues = True
     mark = ""
@@ -177,6 +176,7 @@ class CoordinatorCalls:
         self.kind: str = target.kind
         self.name: str = target.name
         self.weight: int = target.weight
+        self.names: tuple[str, ...] = (target.name,) if target.kind == "lock" else ()
 
     @property
     def shares(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from grpclib.exceptions import GRPCError
@@ -127,19 +127,7 @@ class EtcdCluster:
             await asyncio.wait(list(self._tasks))
 
     async def _connect(self) -> None:
-        host, port = self._members[0]
-        link = Link(host, port, self._source.tls, self._failed)
-        link.patience = self._patience
-        try:
-            async with asyncio.timeout(max(1.0, self._patience)):
-                await self._introduce(link)
-        except TimeoutError as error:
-            link.close()
-            why = BackendError("", f"etcd at {link.address} gave no answer in time", transient=True)
-            raise Away(why, ran=False) from error
-        except BaseException:
-            link.close()
-            raise
+        link = await self._reached(self._failed, max(1.0, self._patience), self._introduce)
         if link.closed or self._ready is None:  # it failed as soon as it had answered; or all is being closed
             link.close()
             raise Away(BackendError("", f"etcd at {link.address} has closed the connection", transient=True), ran=False)
@@ -152,11 +140,18 @@ class EtcdCluster:
 
     async def dial(self, timeout: float) -> Link:
         """Return a connection to the first member, whatever it is like, that is closed by the caller. Raises `Away`."""
-        (host, port), source = self._members[0], self._source
-        link = Link(host, port, source.tls, nothing)
+        return await self._reached(nothing, timeout, self._log_in)
+
+    async def _reached(
+        self, failed: Callable[[Exception], None], timeout: float, meet: Callable[[Link], Awaitable[None]]
+    ) -> Link:
+        """Return a connection to the first member, once `meet` has had its answers. Raises `Away`."""
+        host, port = self._members[0]
+        link = Link(host, port, self._source.tls, failed)
+        link.patience = self._patience
         try:
             async with asyncio.timeout(timeout):
-                await self._log_in(link)
+                await meet(link)
         except TimeoutError as error:
             link.close()
             why = BackendError("", f"etcd at {link.address} gave no answer in time", transient=True)

@@ -192,7 +192,7 @@ class Release:
         elif self.resent or self._left:  # of one level: what has ended the hold since is judged by its own answer
             name = hold.calls.name
             logger.info("lock %r was gone when its release was repeated", name, extra={"lock_name": name})
-        elif self._services.clock.now() < hold.deadline:
+        elif hold.entered and self._services.clock.now() < hold.deadline:  # otherwise no task has had it
             hold.reason = missing.reason
             self.failure = hold.loss()
             tell_lost(self._services, hold)

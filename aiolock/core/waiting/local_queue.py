@@ -223,6 +223,8 @@ class LocalQueue:
             entry.taint()  # it continues with what it has asked for, however late that is done: nothing to undo
         else:
             self.renew_owner(entry, asks=False)  # other servers may have granted their part
+            if self.race is not None:
+                self.race.end_turn()  # others may get an answer
         entry.waits().failure = error
         if len(told) < len(waiting):
             entry.pause()

@@ -122,7 +122,7 @@ class QueueEntry:
 
     def rename(self, owner: str) -> None:
         """Its id can get nothing any more: continue with another, that no server knows; its number stays its own."""
-        self.owner, self.tainted, self.state = owner, False, IDLE
+        self.owner, self.state, self.tainted, self.wanted = owner, IDLE, False, False
         if self.wait is not None:
             self.wait.sent_at = None
 

@@ -25,6 +25,8 @@ YIELD_PAUSE = 0.05
 """Seconds for which a process leaves a name to others after `handoff_limit` hand-offs in a row."""
 NOBODY_KNOWN = Refused(0, 0, "")
 """Others want a name: no server has said which of them has it."""
+STUCK = 1.5
+"""Seconds after which one asks without having the turn: who has it may be unable to ask. Longer than a turn lasts."""
 WATCH_AFTER = 0.1
 """Seconds after which a hold is watched: a shorter one is not worth a subscription."""
 
@@ -116,7 +118,7 @@ class Race:
             self.ask(entry)
 
     def ask(self, entry: QueueEntry) -> None:
-        """Try, or try again; where several processes do, only who has the turn."""
+        """Try, or try again; where several processes do, who has the turn, or has waited for it long enough."""
         self._signalled.discard(entry)
         turnstile, name = self._queue.runtime.backend.abilities.turnstile, self._queue.calls.name
         if self._turn is None and turnstile is not None and entry.asker.queues and turnstile.stands_before(name):
@@ -124,7 +126,8 @@ class Race:
             self._queue.replies += 1  # it need not ask to know that another is before it
             if not entry.refused:
                 entry.waits().refused(NOBODY_KNOWN)
-        if self._turn is None or self._turn.passed:
+            entry.ask_at(self._queue.runtime.clock.now() + STUCK + turnstile.spread() * random.random())
+        else:
             entry.ask()
 
     def _ask_soon(self, entry: QueueEntry) -> None:
@@ -134,14 +137,16 @@ class Race:
         if turnstile is None or (turn is not None and turn.held is not None):
             self.ask(entry)
         else:
-            entry.ask_at(runtime.clock.now() + turnstile.spread() * random.uniform(0.2, 1))
+            in_line = STUCK if turn is not None and not turn.passed else 0.0
+            entry.ask_at(runtime.clock.now() + in_line + turnstile.spread() * random.uniform(0.2, 1))
 
     def _passed(self) -> None:
         for entry in list(self._queue.entries):
             if entry.state is IDLE:
                 self.ask(entry)
 
-    def _end_turn(self) -> None:
+    def end_turn(self) -> None:
+        """Let the next process ask."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.end()
@@ -175,7 +180,7 @@ class Race:
 
     def held(self) -> None:
         """This process has the name: if that lasts, listen for an end by force."""
-        self._end_turn()
+        self.end_turn()
         if self._verify is not None and self.due == NEVER:
             runtime = self._queue.runtime
             runtime.scheduler.schedule(self, runtime.clock.now() + WATCH_AFTER)
@@ -186,7 +191,7 @@ class Race:
 
     def released(self) -> None:
         """This process released it: if another of its tasks waits, it is next, or leaves the name to others first."""
-        self._end_turn()
+        self.end_turn()
         queue = self._queue
         if not queue.waiters:
             return
@@ -197,7 +202,7 @@ class Race:
 
     def stop(self) -> None:
         """No one waits any more, and nothing is watched."""
-        self._end_turn()
+        self.end_turn()
         self._signalled.clear()
         self._queue.runtime.scheduler.forget(self)
         if self._listener is not None:

@@ -112,14 +112,12 @@ class Waiter:
         self.hold: Hold | None = None
         self.outcome: asyncio.Future[AcquireOutcome | TransferOutcome] = asyncio.Future(loop=runtime.binding.loop)
         self.due: float = NEVER
+        self._expires = NEVER
         if timeout:
             self._expires = self.began + timeout
             runtime.scheduler.schedule(self, self._expires - min(FINAL_REFRESH, timeout / 4))
         if not patient:
-            patience = runtime.patience
-            patience.until[self] = until = self.began + patience.seconds
-            if patience.due == NEVER:
-                patience.wake(until)
+            self._expect_answer(self.began)
 
     @property
     def impatient(self) -> bool:
@@ -188,8 +186,19 @@ class Waiter:
 
     def wait_again(self) -> None:
         """What it was granted is lost: it waits anew."""
+        runtime = self._queue.runtime
         self.entry = self.hold = None
-        self.outcome = asyncio.Future(loop=self._queue.runtime.binding.loop)
+        self.outcome = asyncio.Future(loop=runtime.binding.loop)
+        if self.due == NEVER:  # its time was over before its task ran
+            runtime.scheduler.schedule(self, self._expires)
+        if not (self.patient or self in runtime.patience.until):
+            self._expect_answer(runtime.clock.now())
+
+    def _expect_answer(self, now: float) -> None:
+        patience = self._queue.runtime.patience
+        patience.until[self] = until = now + patience.seconds
+        if patience.due == NEVER:
+            patience.wake(until)
 
     def fail(self, error: BaseException) -> None:
         """End the wait with an error."""

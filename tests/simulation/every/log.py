@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -100,18 +99,17 @@ class Log:
         share = 100 * len(done.runs) / max(1, done.units)
         return f"{search}: {share:.0f} %, {runs:,} runs, {done.bad} broken promises"
 
-    def report(self) -> str:
-        """What has been exhausted, and what only begun."""
-        whole, begun, runs, seconds = Counter[str](), [], Counter[str](), Counter[str]()
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Of each kind: how many scenes are exhausted, of how many that were begun; how many runs in how many seconds;
+        and how many broke a promise.
+        """
+        kinds: dict[str, dict[str, float]] = {}
         for name, done in self._searches.items():
-            kind = name.partition(" of ")[0]
-            runs[kind] += sum(done.runs.values())
-            seconds[kind] += done.seconds
-            if done.whole:
-                whole[kind] += 1
-            else:
-                begun.append(f"{name}: {100 * len(done.runs) / max(1, done.units):.1f} % of {done.units} units")
-        lines = [
-            f"{kind}: {whole[kind]} scenes exhausted, {runs[kind]:,} runs in {seconds[kind]:.0f} s" for kind in runs
-        ]
-        return "\n".join([*lines, *(f"not whole: {one}" for one in begun), f"broken promises: {self.bad}"])
+            empty = {"scenes": 0, "begun": 0, "runs": 0, "seconds": 0, "broken": 0}
+            kind = kinds.setdefault(name.partition(" of ")[0], empty)
+            kind["scenes"] += done.whole
+            kind["begun"] += 1
+            kind["runs"] += sum(done.runs.values())
+            kind["seconds"] += round(done.seconds)
+            kind["broken"] += done.bad
+        return kinds
