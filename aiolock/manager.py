@@ -59,8 +59,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
             an absolute path; `postgresql://user@host/database`, or an `asyncpg.Pool` or an `AsyncEngine` of SQLAlchemy,
             whose settings are used for connections of our own; `mysql://user@host/database` for MariaDB and MySQL;
-            `memory://` for one store per manager, or `memory://name` for one shared in this process; or a backend (see
-            `aiolock.testing`).
+            `memory://` for one store per manager, or `memory://name` for one shared in this process, without a warning
+            as `memory://name?processes=1`; or a backend (see `aiolock.testing`).
         name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
             `name@host:pid`; 64 printable ASCII characters without spaces at most. Without one they show `host:pid`. In
             a container whose host name is not its id they show that, too: `name@host/id:pid`.

@@ -21,15 +21,33 @@ R = TypeVar("R")
 
 _named: WeakValueDictionary[str, Store] = WeakValueDictionary()
 _warned = False
+ONE_PROCESS = "processes=1"
+"""What a URL says if there is no other process that its locks would have to exclude."""
 
 
 def named_store(name: str) -> Store:
-    """Return the store that `memory://name` means in this process; `""` is a new one each time."""
+    """Return the store that `memory://name` means in this process; `""` is a new one each time.
+
+    Args:
+        name: with `?processes=1` behind it if there is no other process, which spares a warning.
+
+    Raises:
+        ConfigurationError: something else is behind it.
+    """
     global _warned
-    if not _warned:
+    name, _, option = name.partition("?")
+    if option not in ("", ONE_PROCESS):
+        raise ConfigurationError(
+            "", f"memory://{name}?{option} is no URL of a store: there is memory://{name}, and memory://{name}?"
+            f"{ONE_PROCESS} to say that no other process wants its locks"
+        )  # fmt: skip
+    if not option and not _warned:
         _warned = True
         warnings.warn(
-            "memory:// does not cross processes: each worker has a lock of its own", RuntimeWarning, stacklevel=5
+            "memory:// does not cross processes: each worker has a lock of its own. If there is one process, say so: "
+            f"memory://{name}?{ONE_PROCESS}",
+            RuntimeWarning,
+            stacklevel=5,
         )
     if not name:
         return Store(_wall_us)

@@ -3,13 +3,13 @@
 A recipe takes locks, leases or a manager as arguments; nothing in aiolock depends on one.
 """
 
+from .current import current_lease as current_lease
 from .election import Election as Election
 from .election import leader as leader
 from .etcd_place import EtcdPlace as EtcdPlace
 from .etcd_place import etcd_place as etcd_place
 from .exclusion import Exclusive as Exclusive
 from .exclusion import Skipping as Skipping
-from .exclusion import current_lease as current_lease
 from .exclusion import exclusive as exclusive
 from .fenced import fenced as fenced
 from .guard import GuardedWrites as GuardedWrites

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
 from typing import Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -18,6 +17,7 @@ from ..manager import LockManager
 from ..primitives.lock import Lock
 from ..primitives.options import DEFAULT, Default, LockOptions
 from .client import Service, client_of
+from .current import running_under
 from .key import namer
 from .not_run import Unavailable
 from .taking import check_busy, take
@@ -26,8 +26,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 logger: Log = Log("aiolock.exclusive")
-
-_current: ContextVar[Lease | None] = ContextVar("aiolock.exclusive", default=None)
 
 
 class Exclusive(Protocol):
@@ -160,11 +158,8 @@ def exclusive(
                     logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
                 async with guard as held:  # nothing is awaited between the grant and this line
                     await service.begin()
-                    token = _current.set(held)
-                    try:
+                    with running_under(held):
                         return await fn(*args, **kwargs)
-                    finally:
-                        _current.reset(token)
 
         return call
 
@@ -179,12 +174,3 @@ def _away(error: Unavailable, lock: Lock, busy: str, timeout: float | timedelta 
     limit = lock._policy.acquire_timeout if isinstance(timeout, Default) else check_timeout("", "timeout", timeout)
     silent = busy != "wait" or not limit or limit >= lock._runtime.limits.request_timeout
     return silent or error.__cause__ is not None
-
-
-def current_lease() -> Lease | None:
-    """Return the lease of the innermost decorated function that runs: `current_lease().fence` for what you write to.
-
-    None outside of one, and in one that runs without its lock (`outage="run"`). A task that was started in a decorated
-    function sees that function's lease, also after its end. No I/O.
-    """
-    return _current.get()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Generic, Literal, TypeVar, Unpack
+from functools import wraps
+from typing import Generic, Literal, ParamSpec, TypeVar, Unpack
 
 from ..core.holding.telling import tell_ran
 from ..core.lease import Lease
@@ -17,9 +18,12 @@ from ..log import Log
 from ..manager import LockManager
 from ..primitives.options import LockOptions
 from ..scripts.once import KeptRun, OnceCalls
+from .current import running_under
 from .function import check_takes
+from .key import namer
 from .not_run import before_it_runs
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 logger: Log = Log("aiolock.once")
@@ -104,6 +108,10 @@ def once(
         run = await report.run(write_report)
         if not run.ran:
             print(f"{run.status} by {run.by}, {run.age:.0f} s ago")
+
+
+        @once(locks, "bill:{month}", window=timedelta(days=20), repeat="both")
+        async def bill(month: str) -> int: ...  # `await bill("2026-11")` returns a `Run[int]`
         ```
     """
     if not isinstance(locks, LockManager):
@@ -115,7 +123,8 @@ def once(
 
 
 class Once:
-    """A job that runs at most once per window. Comes from `once()`; shareable between tasks.
+    """A job that runs at most once per window: `await job.run(fn)`, or `@job`. Comes from `once()`; shareable between
+    tasks.
 
     Args:
         locks: the manager.
@@ -133,6 +142,8 @@ class Once:
         repeatable: tuple[RunStatus, ...],
         options: LockOptions,
     ) -> None:
+        self._locks = locks
+        self._options = options
         self._lock = locks.lock(key, **options)
         self._lock._policy = replace(self._lock._policy, stays=STAYS)
         self._runtime = locks._runtime
@@ -144,6 +155,35 @@ class Once:
     def key(self) -> str:
         """Names the job."""
         return self._lock.name
+
+    def __call__(self, fn: Callable[P, Coroutine[object, object, T]]) -> Callable[P, Coroutine[object, object, Run[T]]]:
+        """Decorate a coroutine function: a call runs it as `run()` does, and returns the `Run`.
+
+        The key is then a format string over the function's arguments, as for `exclusive()`: each key that comes of it
+        is a job of its own, with its own window. `current_lease()` is the lease under which the function runs.
+
+        Raises:
+            ConfigurationError: on decorating: a key that names no argument.
+            TypeError: on decorating: not a coroutine function.
+
+        The decorated function raises what `run()` raises; `TypeError` for arguments that do not fit, before it runs.
+        Cancellation and cost: those of `run()`.
+        """
+        if not inspect.iscoroutinefunction(fn):
+            shown = getattr(fn, "__qualname__", repr(fn))
+            raise TypeError(f"once() decorates coroutine functions (async def) without a yield, not {shown}")
+        name_of = namer(fn, self.key)
+
+        @wraps(fn)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> Run[T]:
+            async def work(lease: Lease) -> T:
+                with running_under(lease):
+                    return await fn(*args, **kwargs)
+
+            key = name_of(*args, **kwargs)
+            return await Once(self._locks, key, self._window, self._repeatable, self._options).run(work)
+
+        return call
 
     async def run(self, fn: Callable[[Lease], Awaitable[T]]) -> Run[T]:
         """Run `fn(lease)`, unless this window has had its run: then return at once, and say how that is.

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from aiolock import ConfigurationError, Lease, LockManager
-from aiolock.recipes import Run, RunStatus, once
+from aiolock.recipes import Run, RunStatus, current_lease, once
 from tests.support import redis_cli
 
 from .places import Place, keys_of
@@ -36,6 +36,42 @@ async def test_one_run_of_many(locks: LockManager, others: LockManager) -> None:
     assert late.by == mine.by
     assert 50.0 < late.left <= 60.0
     assert 0.0 <= late.age < 10.0
+
+
+async def test_a_decorated_function(locks: LockManager, others: LockManager) -> None:
+    """Each key of its arguments has a window. Kept by Once.__call__: `name_of`, `running_under`."""
+    seen: list[tuple[str, int]] = []
+
+    @once(locks, "bill:{month}", window=60.0, repeat="never")
+    async def bill(month: str, *, cents: int = 1) -> int:
+        """Its own text."""
+        lease = current_lease()
+        assert lease is not None
+        seen.append((lease.name, lease.fence))
+        return cents
+
+    with pytest.raises(TypeError, match="missing a required argument"):
+        await bill()  # type: ignore[call-arg]
+    first, second, third = await bill("may", cents=3), await bill("may"), await bill("june")
+    assert (first.ran, first.result, second.ran, third.ran, third.result) == (True, 3, False, True, 1)
+    assert seen == [("bill:may", first.fence), ("bill:june", third.fence)]
+    assert current_lease() is None
+    assert (bill.__name__, bill.__doc__) == ("bill", "Its own text.")
+    by_name = once(others, "bill:may", window=60.0, repeat="never")
+    assert not (await by_name.run(work)).ran
+    assert await by_name.forget()
+    assert (await bill("may")).ran
+
+
+async def test_what_cannot_be_decorated(locks: LockManager) -> None:
+    """Said on decorating. Kept by Once.__call__."""
+
+    async def report() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="names 'day', but its arguments are"):
+        once(locks, "report:{day}", window=60.0, repeat="never")(report)
+    with pytest.raises(TypeError, match=r"once\(\) decorates coroutine functions"):
+        once(locks, NAME, window=60.0, repeat="never")(print)  # type: ignore[arg-type]
 
 
 async def test_the_window_ends_by_the_servers_clock(locks: LockManager, others: LockManager, place: Place) -> None:

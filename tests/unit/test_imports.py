@@ -48,7 +48,7 @@ def ours(code: str) -> set[str]:
         ("from aiolock import LockManager", 73),
         ("from aiolock import LockManager, LockLost, Lock, Lease, events", 73),
         (SERVER, 97),
-        ("import aiolock.sync", 140),
+        ("import aiolock.sync", 141),
     ],
 )
 def test_how_many_modules(code: str, most: int) -> None:

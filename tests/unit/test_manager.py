@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
+import aiolock.sync
 from aiolock import BackendError, ConfigurationError, Lease, LockLost, LockManager, LossReason, NotAcquired
 from aiolock.backends.memory import named_store
 from aiolock.testing import MemoryBackend
@@ -420,6 +421,21 @@ async def test_entering_without_an_answer_ends(crew: Crew) -> None:
     await backend.clock.advance(5.1)
     with pytest.raises(BackendError, match="SUBSCRIBE got no answer"):
         await task
+
+
+@pytest.mark.filterwarnings("error")
+async def test_memory_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On request there is no warning; the store is that of its name. Kept by named_store."""
+    monkeypatch.setattr("aiolock.backends.memory._warned", False)
+    said, same = LockManager("memory://x?processes=1"), LockManager("memory://x?processes=1")
+    aiolock.sync.LockManager("memory://?processes=1")
+    async with said, same, said.lock("a"):
+        assert await same.lock("a").is_locked()
+        with pytest.raises(RuntimeWarning, match=r"say so: memory://x\?processes=1"):
+            LockManager("memory://x")
+    for option in ("processes=2", "process=1", "processes=1&ttl=3"):
+        with pytest.raises(ConfigurationError, match="is no URL of a store"):
+            LockManager(f"memory://x?{option}")
 
 
 async def test_memory_urls(monkeypatch: pytest.MonkeyPatch) -> None:
