@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from redis import Redis
 
@@ -21,6 +21,9 @@ from aiolock.testing.server import RedisServer
 
 from .tables import number, table
 from .usage import Usage, Watch
+
+if TYPE_CHECKING:
+    from tests.support.sentinels import SentinelSet
 
 Item = TypeVar("Item")
 TTL = 30.0
@@ -66,6 +69,33 @@ class Restarted:
     def cpu(self) -> float:
         """Seconds since it started."""
         return Usage.of(self.raw).cpu
+
+
+class FailedOver:
+    """A master whose replica has its data when it dies; three Sentinels promote that."""
+
+    fault, forgets = "failover", False
+
+    def __init__(self, watched: SentinelSet) -> None:
+        self._watched = watched
+        self.raw = watched.link(watched.master())
+        self._replica = watched.replica()
+        self._before = 0.0
+
+    def manager(self) -> LockManager:
+        """The manager of one more process."""
+        addresses, service = self._watched.addresses, self._watched.service
+        return LockManager.sentinel(addresses, service=service, ttl=TTL, request_timeout=REQUEST_TIMEOUT)
+
+    async def fail(self) -> None:
+        """Kill the master; return once the replica is one."""
+        self._before = Usage.of(self._watched.link(self._replica)).cpu
+        self._watched.kill(self._watched.master())
+        await self._watched.promoted(self._replica)
+
+    def cpu(self) -> float:
+        """Seconds of the new master since the old one died."""
+        return Usage.of(self._watched.link(self._replica)).cpu - self._before
 
 
 class Holders:
@@ -144,7 +174,7 @@ def parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 @contextlib.asynccontextmanager
-async def opened(place: Restarted, count: int) -> AsyncIterator[list[LockManager]]:
+async def opened(place: Restarted | FailedOver, count: int) -> AsyncIterator[list[LockManager]]:
     """As many managers."""
     managers = [place.manager() for _ in range(count)]
     try:
@@ -219,7 +249,7 @@ async def waiting(place: Restarted, count: int) -> tuple[Usage, float, Usage, Us
         return used, queued, first, turns.used()
 
 
-async def held_again(place: Restarted, processes: int, names: int) -> list[str]:
+async def held_again(place: Restarted | FailedOver, processes: int, names: int) -> list[str]:
     """Processes that hold names while the server fails."""
     async with opened(place, processes) as managers:
         holders = Holders(managers, names)
@@ -234,7 +264,7 @@ async def held_again(place: Restarted, processes: int, names: int) -> list[str]:
     return [place.fault, f"{processes:,} processes with {names:,} locks", number(seconds), number(cpu), f"{lost:,}"]
 
 
-async def entered_again(place: Restarted, count: int) -> list[str]:
+async def entered_again(place: Restarted | FailedOver, count: int) -> list[str]:
     """Processes that wait for one name while the server fails."""
     async with opened(place, count) as managers:
         crowd = Crowd(managers)
@@ -254,6 +284,14 @@ async def probe(manager: LockManager, name: str) -> None:
                 return
 
 
+async def failed_over(scene: Callable[[FailedOver], Awaitable[list[str]]]) -> list[str]:
+    """A scene on a set of its own."""
+    from tests.support.sentinels import start_sentinels
+
+    with start_sentinels() as watched:
+        return await scene(FailedOver(watched))
+
+
 async def measure(processes: int, crowd: int, names: int) -> None:
     """Print the tables."""
     with RedisServer.start(owned=True) as server:
@@ -271,6 +309,9 @@ async def measure(processes: int, crowd: int, names: int) -> None:
         print("\n" + table(ONCE, turns), flush=True)
         endings = [await held_again(alone, processes, processes), await entered_again(alone, crowd)]
         endings.append(await held_again(alone, NAMED_BY, names))
+    endings.append(await failed_over(lambda place: held_again(place, processes, processes)))
+    endings.append(await failed_over(lambda place: entered_again(place, crowd)))
+    endings.append(await failed_over(lambda place: held_again(place, NAMED_BY, names)))
     print("\n" + table(FAULTS, endings))
 
 
