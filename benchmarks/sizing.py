@@ -292,27 +292,30 @@ async def failed_over(scene: Callable[[FailedOver], Awaitable[list[str]]]) -> li
         return await scene(FailedOver(watched))
 
 
-async def measure(processes: int, crowd: int, names: int) -> None:
-    """Print the tables."""
-    with RedisServer.start(owned=True) as server:
-        alone = Restarted(server)
-        await warm(alone)
-        used, held, _ = await holding(alone, processes, processes)
-        rows = [line(f"process of {processes:,}, with a lock", processes, used, held)]
-        used, queued, first, later = await waiting(alone, crowd)
-        rows.append(line(f"process of {crowd:,} that wait for one name", crowd, used, queued))
-        used, held, free = await holding(alone, NAMED_BY, names)
-        rows.append(line(f"lock of {names:,} that {NAMED_BY} processes hold", names, used, held))
-        rows.append(line("the same, free", names, None, free))
-        print(table(HEAD, rows), flush=True)
-        turns = [once("first, from its start on", crowd, first), once("later", crowd, later)]
-        print("\n" + table(ONCE, turns), flush=True)
-        endings = [await held_again(alone, processes, processes), await entered_again(alone, crowd)]
-        endings.append(await held_again(alone, NAMED_BY, names))
-    endings.append(await failed_over(lambda place: held_again(place, processes, processes)))
-    endings.append(await failed_over(lambda place: entered_again(place, crowd)))
-    endings.append(await failed_over(lambda place: held_again(place, NAMED_BY, names)))
-    print("\n" + table(FAULTS, endings))
+async def used(place: Restarted, processes: int, crowd: int, names: int) -> None:
+    """Print what a quiet day uses: two tables."""
+    await warm(place)
+    second, held, _ = await holding(place, processes, processes)
+    rows = [line(f"process of {processes:,}, with a lock", processes, second, held)]
+    second, queued, first, later = await waiting(place, crowd)
+    rows.append(line(f"process of {crowd:,} that wait for one name", crowd, second, queued))
+    second, held, free = await holding(place, NAMED_BY, names)
+    rows.append(line(f"lock of {names:,} that {NAMED_BY} processes hold", names, second, held))
+    rows.append(line("the same, free", names, None, free))
+    print(table(HEAD, rows))
+    turns = [once("first, from its start on", crowd, first), once("later", crowd, later)]
+    print("\n" + table(ONCE, turns) + "\n", flush=True)
+
+
+async def again(place: Restarted, processes: int, crowd: int, names: int) -> None:
+    """Print how long a restart and a failover last for them."""
+    scenes: list[Callable[[Restarted | FailedOver], Awaitable[list[str]]]] = [
+        lambda place: held_again(place, processes, processes),
+        lambda place: entered_again(place, crowd),
+        lambda place: held_again(place, NAMED_BY, names),
+    ]
+    rows = [await scene(place) for scene in scenes]
+    print(table(FAULTS, rows + [await failed_over(scene) for scene in scenes]))
 
 
 def main() -> None:
@@ -321,9 +324,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1_000, help="that hold a lock each")
     parser.add_argument("--crowd", type=int, default=1_000, help="processes that wait for one name")
     parser.add_argument("--names", type=int, default=20_000, help=f"that {NAMED_BY} processes hold")
+    parser.add_argument("--faults", action="store_true", help="only the last table")
     asked = parser.parse_args()
     logging.disable(logging.ERROR)
-    asyncio.run(measure(asked.processes, asked.crowd, asked.names))
+    with RedisServer.start(owned=True) as server:
+        for part in (again,) if asked.faults else (used, again):
+            asyncio.run(part(Restarted(server), asked.processes, asked.crowd, asked.names))
 
 
 if __name__ == "__main__":
