@@ -66,10 +66,12 @@ class Waiting:
         self.poll: Poll | None = self._given
         self.told: bool = self.poll is None
 
-    def fall_back(self, refusal: BackendError) -> None:
+    def fall_back(self, refusal: BackendError, quiet: bool = False) -> None:
         """The server refuses SUBSCRIBE: poll from now on, until the manager is entered again."""
-        if self.told:
-            self.poll, self.told = Poll(), False
+        if not self.told:
+            return
+        self.poll, self.told = Poll(), False
+        if not quiet:
             logger.warning("no messages of releases, so waiters poll from now on, as with waiting=Poll(): %s", refusal)
 
     def pause(self, longest: float, attempts: int) -> float:

@@ -127,7 +127,7 @@ class Services:
     def fall_back(self, refusal: BackendError) -> None:
         """The server refuses SUBSCRIBE, which no longer matters once the manager closes."""
         if not self.binding.closing:
-            self.waiting.fall_back(refusal)
+            self.waiting.fall_back(refusal, self.observers.quiet)
 
     async def within(self, reply: asyncio.Future[R], due: float, error: Callable[[], BaseException]) -> R:
         """Wait for `reply`; fail it with `error()` if it is not there at clock time `due`."""

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 
-from aiolock import Lease, Lock, LockManager, NotAcquired
+from aiolock import BackendError, Lease, Lock, LockManager, NotAcquired
+from aiolock.backends.base import Wake
 from aiolock.core.waiting.race import STUCK
+from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -249,6 +252,41 @@ async def test_many_names_and_a_server_that_is_deaf(trio: Trio, others: LockMana
     await trio.clock.advance(0.4)
     for waiter in waiters:
         await waiter.result().release()
+
+
+async def test_a_server_that_refuses_the_line(
+    trio: Trio, others: LockManager, lines: list[Link], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with an ACL without the keys of the turns: one line in the log, and then the next server has the line.
+
+    Kept by NodeLane.take: `_refused`, and by LockManager.quorum: `quiet`.
+    """
+    turnstile = others._runtime.backend.abilities.turnstile
+    assert turnstile is not None
+    post, subscribe = lines[0].post, lines[0].subscribe
+    refusal = BackendError("", "NOPERM", transient=False)
+
+    def refuse(call: Call[Any]) -> None:
+        if ":turn:" in call.keys[0]:
+            asyncio.get_running_loop().call_soon(call.end, refusal)
+        else:
+            post(call)
+
+    def deaf(channel: str, wake: Wake) -> asyncio.Future[None]:
+        confirmed = subscribe(channel, wake)
+        if ":turn:" in channel:
+            confirmed = asyncio.get_running_loop().create_future()
+            confirmed.set_exception(refusal)
+        return confirmed
+
+    lines[0].post, lines[0].subscribe = refuse, deaf  # type: ignore[method-assign]
+    for _ in range(3):
+        turnstile.note(NAME)
+        waiter = asyncio.create_task(others.lock(NAME).acquire())
+        await trio.clock.advance(0.1)
+        await waiter.result().release()
+    (record,) = caplog.records
+    assert "keeps no turns" in record.getMessage()
 
 
 def test_the_loop_of_the_line_was_closed_without_notice(trio: Trio) -> None:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...clock import Clock
-from ...errors import AiolockError
+from ...errors import AiolockError, BackendError
+from ...log import Log
 from ...scripts.base import Call
 from ..base import Abilities, Backend, Wake
 from ..turnstile import Pass
 from .node import Node
+
+logger: Log = Log("aiolock.quorum")
 
 LOOK = 0.1
 """Seconds between two looks at whether the node still answers."""
@@ -78,6 +81,7 @@ class NodeLane:
         self._node = node
         self._make = locks
         self._opening: asyncio.Future[Locks] | None = None
+        self._refused = False  # for good, and that was logged
 
     @property
     def open(self) -> bool:
@@ -90,6 +94,15 @@ class NodeLane:
         Raises:
             AiolockError: it refuses, or has not answered.
         """
+        try:
+            return await self._wait(name)
+        except BackendError as error:
+            if not (error.transient or self._refused):
+                self._refused = True
+                logger.warning("%s of the quorum keeps no turns, so processes may race: %s", self._node.label, error)
+            raise
+
+    async def _wait(self, name: str) -> Pass | None:
         locks = await self._opened()
         waiting: asyncio.Future[Pass] = asyncio.ensure_future(locks.lock(name).acquire())
         try:
@@ -105,7 +118,7 @@ class NodeLane:
 
     def forget(self) -> None:
         """See `Lane`."""
-        self._opening = None
+        self._opening, self._refused = None, False
 
     async def aclose(self) -> None:
         """Close the manager."""
