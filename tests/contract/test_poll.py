@@ -47,9 +47,10 @@ async def test_nothing_is_subscribed_to(
             assert {client["sub"] for client in await raw.client_list()} == {"0"}
         await locks.latch(NAME, 1).count_down()
         async with asyncio.timeout(ENOUGH):
-            for lease in await asyncio.gather(*waiters):
-                if lease is not None:
-                    await lease.release()
+            *leases, opened = await asyncio.gather(*waiters)
+        assert opened is True
+        for lease in leases:
+            await lease.release()
     assert (await commandstats.counts())["subscribe"] == 0
 
 
