@@ -364,3 +364,15 @@ async def test_waiting_survives_the_loss_of_a_majority(trio: Trio, links: list[L
         link.thaw()
     await trio.clock.advance(10.0)
     await (await waiters[1]).release()
+
+
+async def test_a_node_that_was_slow_has_another_depth(trio: Trio, links: list[Link], here: Lock, there: Lock) -> None:
+    """What a majority has is shown. Kept by majority.seen: `depth`."""
+    async with here:
+        links[0].hang("nest")
+        async with here:
+            info = await there.info()
+            assert info is not None
+            assert info.depth == 2
+        links[0].thaw()
+        await trio.clock.advance(0)

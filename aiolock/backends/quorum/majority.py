@@ -133,12 +133,12 @@ def seen(tally: Tally[Standing]) -> tuple[Standing] | None:
     for owner, count in owners.most_common(1):
         if count >= tally.quorum:
             views = [(sent_at, held) for sent_at, held in found if held.owner == owner]
-            # A majority has the agreed fence; a node that was slow may still have the one it minted.
-            fence, sharing = Counter(held.fence for _, held in views).most_common(1)[0]
+            # A majority has the agreed fence and depth; a node that was slow may still have others.
+            (fence, depth), sharing = Counter((held.fence, held.depth) for _, held in views).most_common(1)[0]
             if sharing < tally.quorum and not tally.final:
                 return None
             pttl = tally.lasting([(sent_at, held.pttl) for sent_at, held in views])
-            return (_standing(views[0][1]._replace(fence=fence, pttl=pttl)),)
+            return (_standing(views[0][1]._replace(fence=fence, depth=depth, pttl=pttl)),)
     most = max(owners.values(), default=0)
     return (_standing(None),) if tally.hopeless(len(tally.answers) - most) else None
 
