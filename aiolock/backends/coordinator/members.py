@@ -1,25 +1,17 @@
-"""Host and port of a member, as a URL says them."""
+"""Host and port of the members of a cluster, as a URL says them."""
 
 from __future__ import annotations
 
-from ...errors import ConfigurationError
 
-
-def member(text: str, port: int, what: str) -> tuple[str, int]:
-    """Return the host and the port.
+def member(text: str, port: int) -> tuple[str, int] | None:
+    """Return the host and the port; None if it is no member.
 
     Args:
         text: as it stands between commas.
         port: if none is given.
-        what: it must be, for people.
-
-    Raises:
-        ConfigurationError: it is none.
     """
     host, colon, number = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, number = text, str(port)
     host = host.strip("[]")
-    if not host or not number.isdigit() or not 0 < int(number) < 65536:
-        raise ConfigurationError("", f"{text!r} is no {what}")
-    return host, int(number)
+    return (host, int(number)) if host and number.isdigit() and 0 < int(number) < 65536 else None

@@ -33,9 +33,7 @@ class EtcdAddress:
         parts = urlsplit(url)
         names, _, hosts = parts.netloc.rpartition("@")
         self.shown: str = hosts
-        self.members: list[tuple[str, int]] = [
-            member(one, PORT, "member of etcd: write etcd://host:port,host:port") for one in hosts.split(",")
-        ]
+        self.members: list[tuple[str, int]] = [_member(one) for one in hosts.split(",")]
         user, _, password = names.partition(":")
         self.user: str = unquote(user)
         self.password: str = unquote(password)
@@ -57,6 +55,13 @@ class EtcdAddress:
 
     def _safe(self, url: str) -> str:
         return url.replace(self.password, "***") if self.password else url
+
+
+def _member(text: str) -> tuple[str, int]:
+    found = member(text, PORT)
+    if found is None:
+        raise ConfigurationError("", f"{text!r} is no member of etcd: write etcd://host:port,host:port")
+    return found
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:

@@ -36,8 +36,7 @@ class ZooKeeperAddress:
         names, _, hosts = parts.netloc.rpartition("@")
         self.root: str = unquote(parts.path).rstrip("/")
         self.shown: str = hosts + self.root
-        kind = "server of ZooKeeper: write zookeeper://host:port,host:port"
-        found = [member(one, PORT, kind) for one in hosts.split(",")]
+        found = [_server(one) for one in hosts.split(",")]
         self.members: list[tuple[str, int]] = random.sample(found, len(found))
         user, _, password = names.partition(":")
         self.user: str = unquote(user)
@@ -46,3 +45,10 @@ class ZooKeeperAddress:
             raise ConfigurationError("", f"the URL of ZooKeeper at {self.shown} has options: it has none")
         if any(part in ("", ".", "..", "zookeeper") for part in self.root.split("/")[1:]):
             raise ConfigurationError("", f"ZooKeeper has no folder {self.root!r} for locks: write another path")
+
+
+def _server(text: str) -> tuple[str, int]:
+    found = member(text, PORT)
+    if found is None:
+        raise ConfigurationError("", f"{text!r} is no server of ZooKeeper: write zookeeper://host:port,host:port")
+    return found
