@@ -314,7 +314,7 @@ async def _nest(
     hold.nesting += (calls,)
     if calls.weight != hold.calls.weight:
         hold.weigh()
-    ttl_ms = hold.nesting_ttl_ms(policy.ttl_ms)
+    before, ttl_ms = hold.ttl_ms, hold.nesting_ttl_ms(policy.ttl_ms)
     call = hold.calls.nest(hold.owner, hold.fence, ttl_ms, hold.depth)
     wanted = True
 
@@ -336,7 +336,7 @@ async def _nest(
         if hold.check() is not None:
             raise hold.loss()
     except BaseException as error:
-        wanted = False
+        wanted, hold.ttl_ms = False, before  # a store that refuses a longer one would refuse each renewal
         call.withdraw()
         hold.nested(calls)
         gate.lower(hold, "clean" if hold.check() is None else "dirty")

@@ -275,6 +275,9 @@ class QueueStore(Store):
         if key in self._watched.get(own, {}):
             self._moved(own, key, gone)
 
+    def most_ms(self, own: OwnPlace) -> float:
+        return self.queues.longest * 1000
+
     def expiry(self, own: OwnPlace) -> float:
         return float(own.lasts or 0.0)
 

@@ -77,6 +77,13 @@ class View(NamedTuple):
     held: bool = False
 
 
+class Last(NamedTuple):
+    """What is known of the last one that had all of a name: its fence, 0 if it is unknown; and if it has not left."""
+
+    fence: int = 0
+    held: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class OwnPlace:
     """A place of this process, or one that it asks for.
@@ -134,6 +141,14 @@ class OwnPlace:
     def noted(self) -> bool:
         """Whether the store notes how it ends."""
         return self.claimed and self.whole
+
+    def claim(self, last: Last) -> None:
+        """The store knows that it is in, and knew this before."""
+        self.claimed, self.fence = True, self.order
+        if self.whole or self.shared:
+            self.abandoned = last.held and last.fence != self.order  # it may have noted that itself
+        if self.shared and not self.whole:
+            self.fence = last.fence or self.order
 
 
 Moved = Callable[[OwnPlace, str, bool], None]
@@ -220,6 +235,9 @@ class Store(Protocol):
         """Tell of each of these places that is gone, or changes, since the view that was `seen`. Replaces what it
         watched before.
         """
+
+    def most_ms(self, own: OwnPlace) -> float:
+        """For how long it can be kept at most, whatever is asked for later."""
 
     def expiry(self, own: OwnPlace) -> float:
         """Clock time before which the store does not end it by itself; 0.0 if nothing keeps it."""
