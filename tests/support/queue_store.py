@@ -98,6 +98,7 @@ class QueueStore(Store):
     """
 
     name = "a test"
+    behind = "Mend the test"
     address = "the queues of a test"
 
     def __init__(self, queues: Queues) -> None:

@@ -65,7 +65,7 @@ class ZooKeeper:
         yield "clientPortAddress=127.0.0.1"
         yield f"tickTime={TICK_MS}"
         yield "initLimit=20"
-        yield "syncLimit=10"
+        yield "syncLimit=4"
         yield "maxSessionTimeout=120000"
         yield "admin.enableServer=false"
         yield "4lw.commands.whitelist=*"

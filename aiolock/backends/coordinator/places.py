@@ -168,8 +168,7 @@ class Places:
             if own.order <= own.floor:
                 raise Refusal(
                     f"{self._store.address} counts from {own.order}, but gave fence {own.floor} before: it has lost "
-                    "data, as after a restore from a backup. Raise its revision (etcdutl snapshot restore "
-                    "--bump-revision), and restart what keeps fences"
+                    f"data, as after a restore from a backup. {self._store.behind}, and restart what keeps fences"
                 )
         if own.entered:
             if not own.claimed and not await self._store.claim(own):

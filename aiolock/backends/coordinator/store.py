@@ -171,11 +171,13 @@ class Store(Protocol):
         name: what it is called in errors.
         address: where it is, for people.
         clock: the clock of its deadlines.
+        behind: what to do if its numbers have fallen, as a sentence without its end.
     """
 
     name: str
     address: str
     clock: Clock
+    behind: str
 
     async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         """Connect.

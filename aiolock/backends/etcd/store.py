@@ -46,6 +46,7 @@ class EtcdStore(Store):
     """
 
     name = "etcd"
+    behind = "Raise its revision (etcdutl snapshot restore --bump-revision)"
 
     def __init__(self, cluster: EtcdCluster, clock: Clock | None = None) -> None:
         self.address: str = cluster.address

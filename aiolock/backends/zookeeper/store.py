@@ -9,17 +9,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 
-from ...clock import Clock, SystemClock, Timer
-from ..coordinator.places import inside
+from ...clock import Clock, SystemClock, Timer, backoff
 from ..coordinator.store import Away, Last, Lost, Moved, OwnPlace, Place, Refusal, Store, View
 from ..coordinator.turns import Turns
-from ..coordinator.values import said_in, value_of
+from ..coordinator.values import value_of
 from . import jute
 from .address import ZooKeeperAddress
 from .jute import Code, Mode, Op
 from .link import Reply
 from .mailbox import Mailbox, send
 from .names import HELD, Node, nodes_in, prefix_of
+from .nodes import both, children, fence_in, first_fence, make, places_of
 from .session import Session, answer
 from .sessions import Sessions
 
@@ -33,6 +33,7 @@ class ZooKeeperStore(Store):
     """
 
     name = "ZooKeeper"
+    behind = "Restart its leader, which then counts on from a higher number"
 
     def __init__(self, address: ZooKeeperAddress, clock: Clock | None = None) -> None:
         self.address: str = f"ZooKeeper {address.shown}"
@@ -44,6 +45,7 @@ class ZooKeeperStore(Store):
         self._moved, self._on_back = moved, back
         self._turns = Turns()
         self._due: dict[OwnPlace, float] = {}  # when a place ends unless it is kept, also if our session lives on
+        self._ending: dict[OwnPlace, asyncio.Task[None]] = {}  # those whose time is over
         self._inside: Counter[str] = Counter()  # own places, by the path of their queue
         self._mailboxes: list[Mailbox] = []
         self._timer: Timer | None = None
@@ -65,13 +67,14 @@ class ZooKeeperStore(Store):
 
     def _back(self) -> None:
         for mailbox in self._mailboxes:
-            self._spawn(self._receive(mailbox))
+            self._open(mailbox)
         self._on_back()
 
-    def _spawn(self, job: Coroutine[object, object, None]) -> None:
+    def _spawn(self, job: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(job)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _node(self, path: str) -> str:
         return f"{self._source.root}/{path}"
@@ -86,6 +89,8 @@ class ZooKeeperStore(Store):
             return await self._enter(own, waits)
 
     async def _enter(self, own: OwnPlace, waits: bool) -> View:
+        if own in self._ending:  # it was asked for longer ago than it would last
+            await asyncio.wait((self._ending[own],))
         if own.lasts is None or own.lasts.over:
             own.lasts, own.tainted = await self._sessions.keeping(own.ttl_ms / 1000), False
         session, path = await _ready(own), self._node(own.path)
@@ -93,7 +98,7 @@ class ZooKeeperStore(Store):
         if own.tainted or asks:
             nodes = await self._find(session, own)
             if own.key or (asks and nodes):
-                return View(await self._read(session, path, nodes, own))
+                return View(await places_of(session, path, nodes, own))
         self._last_until(own, self.clock.now() + own.ttl_ms / 1000)
         while True:
             own.tainted = True
@@ -104,70 +109,36 @@ class ZooKeeperStore(Store):
             own.tainted = False
             if isinstance(made, Reply):
                 break
-            await self._make(session, path, Mode.CONTAINER)
+            await make(session, path, self._access, Mode.CONTAINER)
         own.key, own.order = made.body.text().rpartition("/")[2], made.body.stat().czxid
-        names, seen = await _children(listed)
+        names, seen = await children(listed)
         nodes = nodes_in(names)
         at = next((at for at, node in enumerate(nodes) if node.name == own.key), None)
-        if at == 0 and not own.shared:
-            own.claim(Last(0, HELD in names))
-            self._note(own, HELD in names)
+        if at == 0 and not own.shared and own in self._due:
+            self._claim(own, Last(0, HELD in names))
         if at is None or _weight(nodes[:at]) + own.weight <= own.capacity:  # nodes take what their names say at most
             places = [node.place(own.order if node.name == own.key else 0) for node in nodes]
         else:
-            places = await self._read(session, path, nodes, own)
+            places = await places_of(session, path, nodes, own)
         return View(places, seen)
 
     async def _find(self, session: Session, own: OwnPlace) -> list[Node]:
         """Look for a place that an unanswered request may have made; return all."""
         if own.tainted:
             await answer(session.prove())  # whatever was asked for before is done by now, or never will be
-        names, _ = await _children(session.ask(Op.GET_CHILDREN, jute.read(self._node(own.path))))
+        names, _ = await children(session.ask(Op.GET_CHILDREN, jute.read(self._node(own.path))))
         nodes = nodes_in(names)
         own.key, own.tainted = next((node.name for node in nodes if node.owner == own.owner), ""), False
         return nodes
-
-    async def _read(self, session: Session, path: str, nodes: list[Node], own: OwnPlace | None = None) -> list[Place]:
-        """Read what is said of those that are in, and of an own place."""
-        left, known = list(nodes), dict[str, Place]()
-        while True:
-            places = [known.get(node.name) or node.place() for node in left]
-            capacity = next((node.capacity for node in left if node.capacity), 1)
-            count = inside(places, capacity)
-            mine = own.key if own is not None and not own.order else ""
-            unread = [
-                node for at, node in enumerate(left) if (at < count or node.name == mine) and node.name not in known
-            ]
-            if not unread:
-                return places
-            asked = [session.ask(Op.GET_DATA, jute.read(f"{path}/{node.name}")) for node in unread]
-            for node, one in zip(unread, asked, strict=True):
-                found = await answer(one, Code.NO_NODE)
-                if isinstance(found, Reply):
-                    data, stat = found.body.buffer(), found.body.stat()
-                    known[node.name] = node.place(stat.czxid, said_in(data))
-                    if own is not None and node.name == own.key:
-                        own.order = stat.czxid
-                else:
-                    left.remove(node)
-
-    async def _make(self, session: Session, path: str, mode: Mode) -> None:
-        """Make a node, and those above it."""
-        op = Op.CREATE_CONTAINER if mode is Mode.CONTAINER else Op.CREATE2
-        while True:
-            asked = session.ask(op, jute.create(path, b"", self._access, mode))
-            if await answer(asked, Code.NO_NODE, Code.NODE_EXISTS) is not Code.NO_NODE:
-                return
-            await self._make(session, path.rpartition("/")[0], Mode.PERSISTENT)
 
     async def look(self, path: str) -> View:
         session, node = await self._main(), self._node(path)
         session.ask(Op.SYNC, jute.text(node))
         asked = session.ask(Op.GET_CHILDREN, jute.read(node))
         fences = [session.ask(Op.GET_DATA, jute.read(one)) for one in (node, f"{node}/{HELD}")]
-        names, seen = await _children(asked)
-        places = await self._read(session, node, nodes_in(names))
-        shared, held = await _fence(fences[0]), await _fence(fences[1])
+        names, seen = await children(asked)
+        places = await places_of(session, node, nodes_in(names))
+        shared, held = await fence_in(fences[0]), await fence_in(fences[1])
         return View(places, seen, max(shared or 0, held or 0), held is not None)
 
     async def claim(self, own: OwnPlace) -> bool:
@@ -181,39 +152,27 @@ class ZooKeeperStore(Store):
             await answer(proof)
         if await answer(asked, Code.NO_NODE) is Code.NO_NODE:
             return False
-        shared, held = await _fence(fences[0]), await _fence(fences[1])
-        if own.whole and own.shared:  # who shares it later must find the fence
-            noted = self._note(own, held is not None)
+        shared, held = await fence_in(fences[0]), await fence_in(fences[1])
+        fence = held or 0
+        if own.shared and own.whole:  # who shares it later must find the fence
             await answer(session.ask(Op.SET_DATA, jute.set_data(path, b"%d" % own.order)))
-            await answer(noted, Code.NODE_EXISTS)
-            own.claim(Last(held or 0, held is not None))
         elif own.shared:
-            fence = max(shared or 0, held or 0) or await self._first_fence(session, path, own.order)
-            own.claim(Last(fence, held is not None))
-        else:
-            self._note(own, held is not None)
-            own.claim(Last(held or 0, held is not None))
+            fence = max(shared or 0, fence) or await first_fence(session, path, own.order)
+        if own not in self._due:
+            return False  # its time is over
         self._last_until(own, self.clock.now() + own.ttl_ms / 1000)
+        self._claim(own, Last(fence, held is not None))
         return True
 
-    async def _first_fence(self, session: Session, path: str, fence: int) -> int:
-        """All that share a name without a last writer have the same fence: the first one's."""
-        while True:
-            found = await answer(session.ask(Op.GET_DATA, jute.read(path)))
-            assert isinstance(found, Reply)
-            data, version = found.body.buffer(), found.body.stat().version
-            if data.isdigit():
-                return int(data)
-            asked = session.ask(Op.SET_DATA, jute.set_data(path, b"%d" % fence, version))
-            await answer(asked, Code.BAD_VERSION)
-
-    def _note(self, own: OwnPlace, there: bool) -> asyncio.Future[Reply]:
-        """Note that it has all of the name. If it dies before that arrives, the next one does not know."""
-        session: Session = own.lasts
-        path, data = f"{self._node(own.path)}/{HELD}", b"%d" % own.order
-        if there:
-            return session.ask(Op.SET_DATA, jute.set_data(path, data))
-        return session.ask(Op.CREATE2, jute.create(path, data, self._access, Mode.PERSISTENT))
+    def _claim(self, own: OwnPlace, last: Last) -> None:
+        own.claim(last)
+        if own.whole:  # not awaited: if it dies before that arrives, the next one does not know of it
+            session: Session = own.lasts
+            path, data = f"{self._node(own.path)}/{HELD}", b"%d" % own.order
+            if last.held:
+                session.ask(Op.SET_DATA, jute.set_data(path, data))
+            else:
+                session.ask(Op.CREATE2, jute.create(path, data, self._access, Mode.PERSISTENT))
 
     async def leave(self, own: OwnPlace, clean: bool) -> bool:
         if own.lasts is None or own.lasts.over:
@@ -225,9 +184,10 @@ class ZooKeeperStore(Store):
         there = False
         if own.key:
             node = f"{path}/{own.key}"
-            there = (own.noted and clean and await _both(session, Op.DELETE, jute.delete(node), path)) or (
+            there = (own.noted and clean and await both(session, Op.DELETE, jute.delete(node), path)) or (
                 await answer(session.ask(Op.DELETE, jute.delete(node)), Code.NO_NODE) is not Code.NO_NODE
             )
+        own.key = ""
         self._forget(own)
         return there
 
@@ -257,7 +217,7 @@ class ZooKeeperStore(Store):
             return False
         session, path = await _ready(own), self._node(own.path)
         body = jute.set_data(f"{path}/{own.key}", _value(own))
-        if own.lessened and await _both(session, Op.SET_DATA, body, path):
+        if own.lessened and await both(session, Op.SET_DATA, body, path):
             return True
         return await answer(session.ask(Op.SET_DATA, body), Code.NO_NODE) is not Code.NO_NODE
 
@@ -302,26 +262,32 @@ class ZooKeeperStore(Store):
         now, self._timer = self.clock.now(), None
         for own in [own for own, due in self._due.items() if due <= now]:
             self._forget(own)
-            self._spawn(self._end(own))
+            self._ending[own] = self._spawn(self._end(own))
         if self._due:
             self._timer = self.clock.call_at(min(self._due.values()), self._sweep)
 
     async def _end(self, own: OwnPlace) -> None:
-        while not own.lasts.over:
-            try:
-                await self.leave(own, clean=False)
-                return
-            except Refusal:
-                return
-            except Away:
-                await asyncio.sleep(0.05)
+        attempt = 0
+        try:
+            while not own.lasts.over:
+                try:
+                    await self.leave(own, clean=False)
+                    return
+                except (Away, Refusal):
+                    await asyncio.sleep(backoff(attempt, 0.05, 5.0))
+                    attempt += 1
+        finally:
+            del self._ending[own]
 
     # Messages, and watches.
 
     def listen(self, mailbox: str, hear: Callable[[str], None]) -> None:
-        made = Mailbox(self._node(mailbox), hear, lambda: self._spawn(self._receive(made)))
+        made = Mailbox(self._node(mailbox), hear, lambda: self._open(made))
         self._mailboxes.append(made)
-        self._spawn(self._receive(made))
+        self._open(made)
+
+    def _open(self, mailbox: Mailbox) -> None:
+        self._spawn(self._receive(mailbox))
 
     async def _receive(self, mailbox: Mailbox) -> None:
         try:
@@ -331,7 +297,7 @@ class ZooKeeperStore(Store):
                 made = await answer(asked, Code.NO_NODE, Code.NODE_EXISTS)
                 if made is not Code.NO_NODE:
                     break
-                await self._make(session, mailbox.node.rpartition("/")[0], Mode.PERSISTENT)
+                await make(session, mailbox.node.rpartition("/")[0], self._access, Mode.PERSISTENT)
             mailbox.read(session)
         except (Away, Refusal):
             return  # again when there is a connection
@@ -367,27 +333,3 @@ def _value(own: OwnPlace) -> bytes:
 
 def _weight(nodes: Sequence[Node]) -> int:
     return sum(node.weight if node.owner else 2**32 for node in nodes)
-
-
-async def _children(asked: asyncio.Future[Reply]) -> tuple[list[str], int]:
-    """The names below a node, and the last change that is known."""
-    found = await answer(asked, Code.NO_NODE)
-    return (found.body.texts(), found.zxid) if isinstance(found, Reply) else ([], 0)
-
-
-async def _fence(asked: asyncio.Future[Reply]) -> int | None:
-    """The fence in a node; 0 if there is none; None if there is no such node."""
-    found = await answer(asked, Code.NO_NODE)
-    if not isinstance(found, Reply):
-        return None
-    data = found.body.buffer()
-    return int(data) if data.isdigit() else 0
-
-
-async def _both(session: Session, op: Op, body: bytes, path: str) -> bool:
-    """Do something to a place that had all of a name, and note that this has ended cleanly. False if one of them is not
-    there: then nothing is done.
-    """
-    parts = [(op, body), (Op.DELETE, jute.delete(f"{path}/{HELD}"))]
-    done = await answer(session.ask(Op.MULTI, jute.multi(parts)), Code.NO_NODE)
-    return isinstance(done, Reply) and done.body.failure() == 0
