@@ -16,7 +16,7 @@ from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import Granted, Queued
 from tests.support.etcd import Etcd
 from tests.support.locks import LockState
-from tests.support.queue_store import Queues, QueueStore
+from tests.support.queue_store import NOBODY, Last, Queues, QueueStore
 from tests.support.skipping import SkippingClock
 
 KEYS = Keys("aiolock")
@@ -148,15 +148,15 @@ class _Memory:
         queues, key = self.queues, f"{path}/{owner}"
         queues.revision += 1
         queues.places[path][key] = Seat(key, owner, queues.revision, weight, capacity, 1, note)
-        queues.last[path] = queues.revision, True
-        queues.keep(key, ttl_ms / 1000)
+        queues.last[path] = Last(queues.revision, held=True, took=False)
+        queues.prolong(key, ttl_ms)
         return queues.revision
 
     def remove(self, path: str, owner: str) -> None:
         self.queues.drop(path, f"{path}/{owner}")
 
     def last(self, path: str) -> int:
-        return self.queues.last.get(path, (0, False))[0]
+        return self.queues.last.get(path, NOBODY).fence
 
     def flush(self) -> None:
         self.queues.forget()
