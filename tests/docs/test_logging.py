@@ -28,6 +28,6 @@ def test_the_attributes() -> None:
 
 def test_the_loggers() -> None:
     """Broken by a logger that the page does not explain, or that is gone. Its lines are those of test_messages.py."""
-    rows = re.findall(r"^\| (`aiolock\..+?) \|", OF_LOGGERS, re.M)
-    shown = {name for row in rows for name in re.findall(r"aiolock\.[a-z]+", row)}
+    section = OF_LOGGERS.partition("\n## Logging\n")[2].partition("\n## ")[0]
+    shown = {*re.findall(r"`(aiolock\.[a-z]+)`", section)}
     assert shown == {call.logger for call in log_calls()} | {line.log.name for line in LINES.values()}
