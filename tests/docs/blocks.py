@@ -36,7 +36,7 @@ HOW_TO = (
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    *(ROOT / f"docs/reference/{name}.md" for name in ("asyncio", "recipes", "acl")),
+    *(ROOT / f"docs/reference/{name}.md" for name in ("asyncio", "recipes")),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
