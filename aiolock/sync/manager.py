@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..backends.redis.seeds import Seeds
     from ..backends.redis.sentinels import Sentinels
     from ..backends.stores import Database
+    from ..primitives.presence import LeaseInfo, WaitInfo
 
 
 class LockManager(SyncOnly, Renamed):
@@ -199,6 +200,30 @@ class LockManager(SyncOnly, Renamed):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def leases(self) -> list[LeaseInfo]:
+        """Return what threads of this process hold through this manager; see `aiolock.LockManager.leases()`. No I/O.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> list[LeaseInfo]:
+            return self._core.leases()
+
+        return self._portal.call("", work)
+
+    def waiting(self) -> list[WaitInfo]:
+        """Return which acquires of this process wait; see `aiolock.LockManager.waiting()`. No I/O.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> list[WaitInfo]:
+            return self._core.waiting()
+
+        return self._portal.call("", work)
 
     @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:

@@ -212,6 +212,19 @@ async def test_it_agrees_with_the_library(cli: CommandLine) -> None:
     assert (permits.used, permits.permits, permits.waiters) == (api["used"], api["capacity"], api["waiting"])
 
 
+async def test_all_that_one_process_holds(cli: CommandLine) -> None:
+    """A semaphore, too, that another took later. Kept by `_is_held_by`."""
+    async with (
+        LockManager(cli.url, name="checkout") as ours, LockManager(cli.url, name="billing") as theirs,
+        ours.semaphore("api", 5), theirs.semaphore("api", 5), ours.lock("order:42"), theirs.lock("order:7"),
+    ):  # fmt: skip
+        found = await seen(cli, "ls", "--holder", "checkout@*")
+        assert [view["name"] for view in found] == ["api", "order:42"]
+        result = await asyncio.to_thread(cli, "ls", "--holder", "shipping@*")
+    assert (result.exit_code, result.stderr) == (1, "aiolock: no name of 'shipping@*' is held or waited for\n")
+    assert cli("ls", "--redisson", "--holder", "x").exit_code == 2
+
+
 async def test_odd_names(cli: CommandLine) -> None:
     """Each is found by its own name; those of another namespace, of other programs, and tombstones are not."""
     async with (
