@@ -8,15 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 
 import aiolock.recipes
 from aiolock import BackendError, ConfigurationError, LockLost
 from aiolock.recipes import Busy, NotRun, Run, RunStatus, Unavailable
 from aiolock.sync import LockManager
-from aiolock.sync.recipes import current_lease, exclusive, once
+from aiolock.sync.recipes import Election, current_lease, exclusive, guard, leader, once
 from aiolock.testing import MemoryBackend
 
-from .conftest import ENOUGH, Worker
+from .conftest import ENOUGH, Worker, until, waits
 
 NAME = "order:42"
 
@@ -285,3 +287,179 @@ def test_a_job_that_redis_refuses_was_not_run(memory: LockManager, monkeypatch: 
     refusing(monkeypatch, memory)
     with pytest.raises(NotRun):
         job(memory).run(lambda lease: None)
+
+
+# Leader election.
+
+
+def test_one_leads_at_a_time(locks: LockManager, others: LockManager, worker: Worker) -> None:
+    """The next leads when the first resigns; who resigns for good gets its result. Kept by `_Contest.run`."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def first(term: Any, stop: threading.Event) -> int:
+        entered.set()
+        assert leave.wait(ENOUGH)
+        assert not stop.is_set()
+        return int(term.fence)
+
+    one, two = leader(locks.lock("feed")), leader(others.lock("feed"))
+    assert (one.leading, one.contending) == (False, False)
+    running = worker.begin(lambda: one.run(first))
+    assert entered.wait(ENOUGH)
+    assert (one.leading, one.contending) == (True, True)
+    now = two.current()
+    assert now is not None
+    assert now.holder == locks._core._runtime.binding.holder
+    second = threading.Thread(target=lambda: fences.append(two.run(lambda term, stop: term.fence)))
+    fences: list[int | None] = []
+    second.start()
+    until(lambda: waits(others))
+    assert (two.leading, two.contending) == (False, True)
+    leave.set()
+    second.join(ENOUGH)
+    assert fences > [running.result(ENOUGH)]
+    assert two.current() is None
+    assert (one.contending, two.contending) == (False, False)
+
+
+def test_it_is_told_of_a_loss_and_contends_again(locks: LockManager, others: LockManager) -> None:
+    """Kept by `_tell`, and by what `_serve` makes of `LockLost`."""
+    fences: list[int] = []
+
+    def work(term: Any, stop: threading.Event) -> str:
+        fences.append(term.fence)
+        if len(fences) == 1:
+            others.lock("feed").force_release()
+            assert stop.wait(ENOUGH)
+            term.ensure()
+        return "done"
+
+    assert leader(locks.lock("feed")).run(work) == "done"
+    assert fences == sorted({*fences})
+    assert len(fences) == 2
+
+
+def test_who_is_asked_for_its_term_gives_it_up(locks: LockManager, others: LockManager) -> None:
+    """Kept by `_tell`: `wants`. What it returns then is no resignation."""
+    terms: list[int] = []
+
+    def work(term: Any, stop: threading.Event) -> str:
+        terms.append(term.fence)
+        if len(terms) == 1:
+            others.lock("feed").request_release()
+            assert stop.wait(ENOUGH)
+            assert not term.lost
+            return "asked"
+        return "done"
+
+    assert leader(locks.lock("feed")).run(work) == "done"
+
+
+def test_a_failure_is_logged_and_it_contends_again(locks: LockManager, caplog: pytest.LogCaptureFixture) -> None:
+    """Kept by `_Contest.run`: `failure`."""
+    tries: list[int] = []
+
+    def work(term: Any, stop: threading.Event) -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ZeroDivisionError
+        return len(tries)
+
+    assert leader(locks.lock("feed"), backoff=0.001, max_backoff=0.002).run(work) == 3
+    assert caplog.text.count("the leader's function failed in its term on 'feed'") == 2
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_beside_a_service(locks: LockManager, others: LockManager, leads: bool) -> None:
+    """It ends with the block, whether it leads or waits. Kept by `_Contest.stop`."""
+    entered = threading.Event()
+    ended: list[bool] = []
+
+    def work(term: Any, stop: threading.Event) -> None:
+        entered.set()
+        assert stop.wait(ENOUGH)
+        ended.append(term.lost)
+
+    lease = None if leads else others.lock("feed").acquire()
+    with leader(locks.lock("feed")).running(work) as election:
+        assert isinstance(election, Election)
+        if leads:
+            assert entered.wait(ENOUGH)
+            assert election.leading
+        else:
+            until(lambda: waits(locks))
+    assert ended == ([False] if leads else [])
+    assert not election.contending
+    if lease is not None:
+        lease.release()
+    assert election.current() is None
+
+
+def test_what_ends_it_beside_a_service(locks: LockManager, caplog: pytest.LogCaptureFixture) -> None:
+    """A function that returns is a warning, and an error is raised at the end of the block."""
+    with leader(locks.lock("feed")).running(lambda term, stop: None) as election:
+        until(lambda: not election.contending)
+    assert "which resigns permanently" in caplog.text
+
+    def leave(term: Any, stop: threading.Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), leader(locks.lock("feed")).running(leave) as election:
+        until(lambda: not election.contending)
+    with pytest.raises(ConfigurationError, match="before its manager was opened"):
+        leader(LockManager("redis://localhost").lock("feed")).running(leave).__enter__()
+
+
+def test_a_manager_that_closes_ends_it(redis_url: str) -> None:
+    locks = LockManager(redis_url, request_timeout=0.2).open()
+    closer = threading.Thread(target=locks.close)
+
+    def work(term: Any, stop: threading.Event) -> None:
+        closer.start()
+        assert stop.wait(ENOUGH)
+        closer.join(ENOUGH)
+
+    with pytest.raises(LockLost, match="closed"):
+        leader(locks.lock("feed")).run(work)
+
+
+# Guarded writes.
+
+
+def test_guarded_writes(locks: LockManager, others: LockManager, redis_url: str) -> None:
+    """Each command, by a blocking client; and none after a loss. Kept by `_InThread`."""
+    with redis.Redis.from_url(redis_url) as client:
+        with locks.lock(NAME) as lease:
+            orders = guard(lease, client)
+            orders.set("a", "1", ttl=60.0)
+            assert orders.incrby("a", 2) == 3
+            assert orders.hset("b", {"paid": 1}) == 1
+            assert orders.lpush("c", "x", "y") == 2
+            assert "-" in orders.xadd("d", {"e": "f"})
+            assert orders.expire("b", 60.0)
+            assert orders.write(("INCRBY", "a", 1), ("DEL", "c")) == [4, 1]
+            assert orders.run("return redis.call('GET', KEYS[1])", ["a"]) == b"4"
+            assert orders.delete("a") == 1
+        lease = locks.lock(NAME).acquire()
+        orders = guard(lease, client)
+        client.delete(f"aiolock:lock:{{{NAME}}}")
+        with others.lock(NAME), pytest.raises(LockLost):
+            orders.set("a", "stale")
+        assert client.get("a") is None
+        with pytest.raises(LockLost):
+            lease.release()
+
+
+def test_who_cannot_guard(locks: LockManager, redis_url: str) -> None:
+    wrong: list[Any] = [redis.asyncio.Redis.from_url(redis_url), redis.Redis.from_url(redis_url).pipeline(), 7]
+    with locks.lock(NAME) as lease, locks.semaphore(NAME, 2) as shared:
+        for client in wrong:
+            with pytest.raises(ConfigurationError, match="needs a blocking client"):
+                guard(lease, client)
+        client = redis.Redis.from_url(redis_url)
+        with pytest.raises(ConfigurationError, match="shares the lock"):
+            guard(shared, client)
+        with pytest.raises(ConfigurationError, match="needs the lease"):
+            guard(lease._core, client)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="database 5"):
+            guard(lease, redis.Redis.from_url(f"{redis_url.rsplit('/', 1)[0]}/5"))
