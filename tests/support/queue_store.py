@@ -7,28 +7,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
-from aiolock.backends.coordinator.store import Away, Lost, Moved, OwnPlace, Place, Refusal, Store, View
+from aiolock.backends.coordinator.store import Away, Last, Lost, Moved, OwnPlace, Place, Refusal, Store, View
 from aiolock.clock import Clock, SystemClock
 from aiolock.errors import BackendError
-
-
-class Last(NamedTuple):
-    """Who had all of a name last.
-
-    Attributes:
-        fence: its fence.
-        held: it has not left.
-        took: the one before it had vanished.
-    """
-
-    fence: int
-    held: bool
-    took: bool
-
-
-NOBODY = Last(0, held=False, took=False)
 
 
 class Watching(Protocol):
@@ -132,7 +115,7 @@ class Queues:
         return View(list(places.values()), self.revision)
 
     def look(self, path: str) -> View:
-        return View(list(self.places[path].values()), self.revision, self.last.get(path, NOBODY).fence)
+        return View(list(self.places[path].values()), self.revision, self.last.get(path, Last()).fence)
 
     def claim(self, own: OwnPlace) -> bool:
         if own.key not in self.places[own.path]:
@@ -146,21 +129,18 @@ class Queues:
             return
         last = self.last.get(own.path)
         if last is None:
-            last = Last(own.order, held=False, took=False)
-        own.claimed, own.fence = True, own.order
-        if own.whole or own.shared:
-            own.abandoned = last.took if last.fence == own.order else last.held
+            last = Last(own.order)
+        own.claim(last)
         if own.whole:
             self.last[own.path] = Last(own.order, held=True, took=own.abandoned)
         elif own.shared:
             self.last[own.path] = last
-            own.fence = last.fence
 
     def leave(self, own: OwnPlace, clean: bool) -> bool:
         key = f"{own.path}/{own.owner}"
-        place, last = self.places[own.path].get(key), self.last.get(own.path, NOBODY)
+        place, last = self.places[own.path].get(key), self.last.get(own.path, Last())
         if place is not None and (own.noted or (last.fence == place.order and last.held)):
-            self.last[own.path] = Last(place.order, held=not clean, took=False)
+            self.last[own.path] = Last(place.order, held=not clean)
         return self.drop(own.path, key)
 
     def keep(self, own: OwnPlace) -> bool:
@@ -175,7 +155,7 @@ class Queues:
         if there:
             places[own.key] = places[own.key]._replace(weight=own.weight, depth=own.depth)
             if own.lessened:
-                self.last[own.path] = Last(own.order, held=False, took=False)
+                self.last[own.path] = Last(own.order)
             self.changed(own.path, own.key, gone=False)
         return there
 
@@ -205,6 +185,7 @@ class QueueStore(Store):
     """
 
     name = "a test"
+    behind = "Mend the test"
     address = "the queues of a test"
 
     def __init__(self, queues: Queues) -> None:
@@ -325,6 +306,9 @@ class QueueStore(Store):
     def _tell(self, own: OwnPlace, key: str, gone: bool) -> None:
         if key in self._watched.get(own, {}):
             self._moved(own, key, gone)
+
+    def most_ms(self, own: OwnPlace) -> float:
+        return self.queues.longest * 1000
 
     def expiry(self, own: OwnPlace) -> float:
         return float(own.lasts or 0.0)
