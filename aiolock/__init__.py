@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.multi_lock import MultiLock as MultiLock
     from .primitives.options import Default as Default
     from .primitives.options import LockOptions as LockOptions
+    from .primitives.presence import LeaseInfo as LeaseInfo
+    from .primitives.presence import WaitInfo as WaitInfo
     from .primitives.rw_lock import RWLock as RWLock
     from .primitives.rw_lock import RWLockInfo as RWLockInfo
     from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -37,6 +39,8 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
     from .recipes.fenced import fenced as fenced
     from .recipes.transaction_lock import hold_in as hold_in
+    from .scripts.view import HolderInfo as HolderInfo
+    from .scripts.view import WaiterInfo as WaiterInfo
 else:
     _LATER = {
         "Acquisition": ".core.acquisition",
@@ -74,6 +78,10 @@ else:
         "SemaphoreInfo": ".primitives.semaphore",
         "fenced": ".recipes.fenced",
         "hold_in": ".recipes.transaction_lock",
+        "HolderInfo": ".scripts.view",
+        "WaitInfo": ".primitives.presence",
+        "LeaseInfo": ".primitives.presence",
+        "WaiterInfo": ".scripts.view",
     }
     _MODULES = ("errors", "events")
 
@@ -104,8 +112,10 @@ __all__ = [
     "FairLock",
     "FairLockInfo",
     "Holder",
+    "HolderInfo",
     "Latch",
     "Lease",
+    "LeaseInfo",
     "Lock",
     "LockInfo",
     "LockLost",
@@ -125,7 +135,9 @@ __all__ = [
     "Semaphore",
     "SemaphoreInfo",
     "TransactionError",
+    "WaitInfo",
     "WaitTimeout",
+    "WaiterInfo",
     "fenced",
     "hold_in",
 ]

@@ -336,7 +336,9 @@ async def _nest(
         if hold.check() is not None:
             raise hold.loss()
     except BaseException as error:
-        wanted, hold.ttl_ms = False, before  # a store that refuses a longer one would refuse each renewal
+        wanted = False
+        if isinstance(error, BackendError) and not error.transient and hold.ttl_ms == ttl_ms:
+            hold.ttl_ms = before  # a store that refuses a longer one would refuse each renewal
         call.withdraw()
         hold.nested(calls)
         gate.lower(hold, "clean" if hold.check() is None else "dirty")

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 from aiolock import LockManager
 from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.coordinator.paths import Paths
-from aiolock.backends.coordinator.store import OwnPlace
+from aiolock.backends.coordinator.store import Last, OwnPlace
 from aiolock.backends.coordinator.store import Place as Seat
 from aiolock.backends.coordinator.values import value_of
 from aiolock.backends.zookeeper.names import HELD, nodes_in, prefix_of
@@ -155,15 +155,15 @@ class _Memory:
         queues, key = self.queues, f"{path}/{owner}"
         queues.revision += 1
         queues.places[path][key] = Seat(key, owner, queues.revision, weight, capacity, 1, note)
-        queues.last[path] = queues.revision, True
-        queues.keep(key, ttl_ms / 1000)
+        queues.last[path] = Last(queues.revision, held=True)
+        queues.prolong(key, ttl_ms)
         return queues.revision
 
     def remove(self, path: str, owner: str) -> None:
         self.queues.drop(path, f"{path}/{owner}")
 
     def last(self, path: str) -> int:
-        return self.queues.last.get(path, (0, False))[0]
+        return self.queues.last.get(path, Last()).fence
 
     def flush(self) -> None:
         self.queues.forget()

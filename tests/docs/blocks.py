@@ -15,8 +15,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
-    "postgresql",
-    "mysql",
+    "database",
     "etcd",
     "deploy",
     "monitoring",
@@ -37,13 +36,12 @@ HOW_TO = (
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    *(ROOT / f"docs/reference/{name}.md" for name in ("options", "asyncio", "contrib", "acl")),
+    *(ROOT / f"docs/reference/{name}.md" for name in ("asyncio", "recipes")),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 DATABASE_URL = "postgresql://app@localhost/app"
-MYSQL_URL = "mysql://app@localhost/app"
 ETCD_URL = "etcd://localhost:2379"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 

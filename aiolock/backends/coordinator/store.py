@@ -78,10 +78,17 @@ class View(NamedTuple):
 
 
 class Last(NamedTuple):
-    """What is known of the last one that had all of a name: its fence, 0 if it is unknown; and if it has not left."""
+    """What is known of the last one that had all of a name.
+
+    Attributes:
+        fence: its fence; 0 if it is unknown.
+        held: it has not left.
+        took: the one before it had not, either.
+    """
 
     fence: int = 0
     held: bool = False
+    took: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -146,7 +153,7 @@ class OwnPlace:
         """The store knows that it is in, and knew this before."""
         self.claimed, self.fence = True, self.order
         if self.whole or self.shared:
-            self.abandoned = last.held and last.fence != self.order  # it may have noted that itself
+            self.abandoned = last.took if last.fence == self.order else last.held  # it may have noted that itself
         if self.shared and not self.whole:
             self.fence = last.fence or self.order
 
