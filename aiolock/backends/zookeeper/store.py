@@ -143,6 +143,13 @@ class ZooKeeperStore(Store):
         shared, held = await fence_in(fences[0]), await fence_in(fences[1])
         return View(places, seen, max(shared or 0, held or 0), held is not None)
 
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        session, node = await self._main(), self._node(root)
+        session.ask(Op.SYNC, jute.text(node))
+        kinds, _ = await children(session.ask(Op.GET_CHILDREN, jute.read(node)))
+        asked = {kind: session.ask(Op.GET_CHILDREN, jute.read(f"{node}/{kind}")) for kind in kinds}
+        return [f"{root}/{kind}/{name}" for kind, one in asked.items() for name in (await children(one))[0]], ""
+
     async def claim(self, own: OwnPlace) -> bool:
         if own not in self._due or own.lasts.over:
             return False
