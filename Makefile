@@ -22,7 +22,7 @@ SUITABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluster: on a Redis Cluster, --postgres: in a database, --sqlite: in a file
+demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluster: on a Redis Cluster, --etcd: in etcd, --postgres: in a database, --sqlite: in a file
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
 # Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.

@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
     from .recipes.fenced import fenced as fenced
     from .recipes.transaction_lock import hold_in as hold_in
+    from .scripts.view import HolderInfo as HolderInfo
+    from .scripts.view import WaiterInfo as WaiterInfo
 else:
     _LATER = {
         "Acquisition": ".core.acquisition",
@@ -74,6 +76,8 @@ else:
         "SemaphoreInfo": ".primitives.semaphore",
         "fenced": ".recipes.fenced",
         "hold_in": ".recipes.transaction_lock",
+        "HolderInfo": ".scripts.view",
+        "WaiterInfo": ".scripts.view",
     }
     _MODULES = ("errors", "events")
 
@@ -104,6 +108,7 @@ __all__ = [
     "FairLock",
     "FairLockInfo",
     "Holder",
+    "HolderInfo",
     "Latch",
     "Lease",
     "Lock",
@@ -126,6 +131,7 @@ __all__ = [
     "SemaphoreInfo",
     "TransactionError",
     "WaitTimeout",
+    "WaiterInfo",
     "fenced",
     "hold_in",
 ]

@@ -1,4 +1,4 @@
-"""Servers of databases, started for one row: those of the tests."""
+"""Servers of databases and coordinators, started for one row: those of the tests."""
 
 from __future__ import annotations
 
@@ -86,3 +86,24 @@ def mariadb() -> Iterator[Database]:
         yield Database(server.url, server.version, sync)
     finally:
         server.close()
+
+
+@contextmanager
+def etcd() -> Iterator[Database]:
+    """Three members of etcd, which never wait for the disk.
+
+    Raises:
+        Absent: there is none.
+    """
+    try:
+        import pytest
+
+        from tests.support.etcd import Etcd
+    except ImportError as error:
+        raise Absent(f"not measured: no {error.name}, which the environment of the tests has") from error
+    try:
+        members = Etcd(3)
+    except pytest.skip.Exception as error:
+        raise Absent(f"not measured: {error}") from error
+    with members:
+        yield Database(members.url, "etcd, three members", lambda _: None)

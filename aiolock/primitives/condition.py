@@ -22,9 +22,11 @@ from ..core.resume import reacquire
 from ..core.runtime import Runtime
 from ..errors import AiolockError, ConfigurationError, NotOwned, WaitTimeout
 from ..scripts.condition import ConditionCalls
+from ..scripts.view import WaiterInfo
 from ..usage import AsyncOnly
 from .condition_waiter import ConditionWaiter
 from .lock import Lock
+from .looking import look
 
 T = TypeVar("T")
 
@@ -84,6 +86,17 @@ class Condition(AsyncOnly):
     def name(self) -> str:
         """The lock's name."""
         return self._lock.name
+
+    async def waiters(self) -> list[WaiterInfo]:
+        """Return who waits to be notified, first to last. You need not hold the lock.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only. Its answer is as long as there are waiters.
+        """
+        view = await look(self._runtime, self._calls)
+        return [] if view is None else list(view.queue)
 
     async def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Release the lock, wait until notified, and acquire the lock again.

@@ -12,6 +12,7 @@ from ..record import Record
 from ..scripts.lock import LockCalls
 from ..scripts.outcomes import Held
 from .kinds import LOCK, lock_calls
+from .looking import Looking
 from .reentrant import Reentrant
 from .revocation import request_release
 
@@ -40,7 +41,7 @@ def lock_info(held: Held) -> LockInfo:
     return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
 
 
-class Lock(Reentrant):
+class Lock(Looking, Reentrant):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
     Processes queue for it on the server, each with one place for all its tasks, and take turns. Within a process tasks

@@ -11,6 +11,7 @@ from ..core.runtime import Runtime
 from ..record import Record
 from ..scripts.queue import QueueCalls
 from .kinds import RW
+from .looking import Looking
 from .queued import Queueing
 from .reentrant import Reentrant
 from .two_sides import TwoSides
@@ -99,7 +100,7 @@ class RWLockSide(Queueing, Reentrant):
         return f"<{whole} {self.name!r} {side} ttl={format_seconds(self._policy.ttl)}>"
 
 
-class RWLock(TwoSides):
+class RWLock(Looking, TwoSides):
     """Many readers or one writer, over all processes; first come, first served, so neither side starves.
 
     Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; a writer that dies
@@ -116,11 +117,12 @@ class RWLock(TwoSides):
         write: the side for the writer: `async with rw.write as lease:`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_calls", "_runtime")
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy) -> None:
         self.read: RWLockSide = RWLockSide(runtime, name, policy, writes=False)
         self.write: RWLockSide = RWLockSide(runtime, name, policy, writes=True)
+        self._runtime, self._calls = runtime, self.write._calls
 
     async def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.

@@ -14,6 +14,7 @@ from ..log import Log
 from ..record import Record
 from ..scripts.queue import QueueCalls
 from .kinds import SEMAPHORE
+from .looking import Looking
 from .permits import Permits
 from .queued import Queueing
 
@@ -45,7 +46,7 @@ class SemaphoreInfo(Record):
     position: int | None
 
 
-class Semaphore(Permits, Queueing):
+class Semaphore(Looking, Permits, Queueing):
     """Limits concurrent holders across processes; each acquisition gets its own lease, renewed and guarded like a
     lock's.
 
@@ -63,6 +64,7 @@ class Semaphore(Permits, Queueing):
 
     __slots__ = ("_permits", "_warned")
 
+    _calls: QueueCalls
     contention: ClassVar[Contention] = SEMAPHORE
 
     def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:

@@ -28,5 +28,9 @@ class TwoSides(Base):
         """End all holds, as a side's `force_release()` does. Return True if it was held. Cost: one round trip."""
         return bool(await self.write.force_release())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        reduced: tuple[object, ...] = self.write.__reduce__()  # raises
+        return reduced
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={format_seconds(self.write._policy.ttl)}>"

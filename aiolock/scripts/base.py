@@ -17,6 +17,7 @@ from ..log import Log
 if TYPE_CHECKING:
     from importlib.abc import ResourceLoader
 
+Q = TypeVar("Q")
 R = TypeVar("R")
 logger: Log = Log("aiolock.redis")
 
@@ -82,6 +83,13 @@ class Script(Generic[R]):
         made = copy.copy(self)
         made.lua = lua + self.lua
         made.sha = _sha(made.lua)
+        return made
+
+    def decoding(self, decode: Callable[[Reply], Q]) -> Script[Q]:
+        """Return the same with another decoder."""
+        made = cast("Script[Q]", copy.copy(self))
+        made.decode = decode
+        made._sharded = made._replicated = None
         return made
 
     @property

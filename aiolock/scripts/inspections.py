@@ -12,7 +12,7 @@ from .lock.inspection import LockInspection
 from .queue.inspection import QueueInspection
 from .view import Inspection, Look, NameView, text_of
 
-_LOOKS: dict[str, Callable[[Keys, str, bool, int], Inspection]] = {
+LOOKS: dict[str, Callable[[Keys, str, bool, int], Inspection]] = {
     "lock": lambda keys, name, deep, now_ms: LockInspection(keys, name, deep),
     "rw": lambda keys, name, deep, now_ms: QueueInspection(keys, "rw", name, deep, now_ms),
     "semaphore": lambda keys, name, deep, now_ms: QueueInspection(keys, "semaphore", name, deep, now_ms),
@@ -21,7 +21,7 @@ _LOOKS: dict[str, Callable[[Keys, str, bool, int], Inspection]] = {
     "once": lambda keys, name, deep, now_ms: once.look(keys, name),
 }
 
-INSPECTED_KINDS = tuple(_LOOKS)
+INSPECTED_KINDS = tuple(LOOKS)
 
 
 def inspection_of(keys: Keys, kind: str, name: str, now_ms: int, deep: bool = False) -> Look:
@@ -34,7 +34,7 @@ def inspection_of(keys: Keys, kind: str, name: str, now_ms: int, deep: bool = Fa
         now_ms: about the server's time.
         deep: also list holders and waiters.
     """
-    look, names = _LOOKS[kind](keys, name, deep, now_ms), keys.of(kind, name)
+    look, names = LOOKS[kind](keys, name, deep, now_ms), keys.of(kind, name)
     key = names.state if kind in ("rw", "semaphore") else names.lock
     asked = [("HGET", key, "version"), ("EXISTS", key), ("MGET", key)]  # MGET refuses no type: a lock was text once
     return Look([*asked, *look.commands], partial(_decode, look, kind, name, key))

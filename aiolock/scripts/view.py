@@ -15,7 +15,7 @@ from ..record import Record
 Command = tuple[str, ...]
 
 
-class HolderView(Record):
+class HolderInfo(Record):
     """One holder of a name.
 
     Attributes:
@@ -39,7 +39,7 @@ class HolderView(Record):
     held_for: float | None = None
 
 
-class WaiterView(Record):
+class WaiterInfo(Record):
     """One place in a queue.
 
     Attributes:
@@ -97,8 +97,8 @@ class NameView(Record):
     capacity: int = 1
     waiting: int = 0
     oldest_wait: float | None = None
-    holders: tuple[HolderView, ...] = ()
-    queue: tuple[WaiterView, ...] = ()
+    holders: tuple[HolderInfo, ...] = ()
+    queue: tuple[WaiterInfo, ...] = ()
     refusal: str = ""
 
     @property
@@ -169,7 +169,7 @@ def pairs_of(reply: object) -> list[tuple[str, str]]:
 
 def with_processes(views: Sequence[NameView]) -> list[NameView]:
     """Name the processes of holders and waiters that are known from others of the same manager: it has one process."""
-    entries: list[HolderView | WaiterView] = [holder for view in views for holder in view.holders]
+    entries: list[HolderInfo | WaiterInfo] = [holder for view in views for holder in view.holders]
     entries += [waiter for view in views for waiter in view.queue]
     known = {one.manager: one.process for one in entries if one.process}
     return [

@@ -13,6 +13,7 @@ from ..core.policy import check_timeout
 from ..errors import WaitTimeout
 from ..primitives.condition import Condition as AsyncCondition
 from ..primitives.condition import untrue
+from ..scripts.view import WaiterInfo
 from ..usage import SyncOnly
 from .interruption import insist
 from .lease import Lease
@@ -47,6 +48,16 @@ class Condition(SyncOnly):
     def name(self) -> str:
         """The lock's name."""
         return self._core.name
+
+    def waiters(self) -> list[WaiterInfo]:
+        """Return who waits to be notified, first to last. You need not hold the lock.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+
+        Cost: one round trip, read-only. Its answer is as long as there are waiters.
+        """
+        return self._portal.call(self.name, self._core.waiters)
 
     def wait(self, timeout: float | timedelta | None = None) -> Literal[True]:
         """Release the lock, wait until notified, and acquire the lock again.

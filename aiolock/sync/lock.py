@@ -8,10 +8,11 @@ from ..primitives.fair_lock import FairLock as AsyncFairLock
 from ..primitives.fair_lock import FairLockInfo
 from ..primitives.lock import Lock as AsyncLock
 from ..primitives.lock import LockInfo
+from .looking import Looking
 from .reentrant import Reentrant
 
 
-class Lock(Reentrant):
+class Lock(Looking, Reentrant):
     """A reentrant lock across processes and threads. Comes from `LockManager.lock()`; cheap, reusable, shareable
     between threads.
 

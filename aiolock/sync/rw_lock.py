@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..primitives.rw_lock import RWLock as AsyncRWLock
 from ..primitives.rw_lock import RWLockInfo
 from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
+from .looking import Looking
 from .options import OnLost
 from .portal import Portal
 from .reentrant import Reentrant
@@ -40,7 +41,7 @@ class RWLockSide(Reentrant):
         return self._portal.call(self.name, self._core.force_release)
 
 
-class RWLock(TwoSides):
+class RWLock(Looking, TwoSides):
     """Many readers or one writer, over all processes; first come, first served. Comes from `LockManager.rw_lock()`.
 
     Args:
@@ -53,10 +54,11 @@ class RWLock(TwoSides):
         write: the side for the writer: `with rw.write as lease:`.
     """
 
-    __slots__ = ()
+    __slots__ = ("_portal",)
 
     def __init__(self, portal: Portal, core: AsyncRWLock, on_lost: OnLost | None) -> None:
         self._core = core
+        self._portal = portal
         self.read: RWLockSide = RWLockSide(portal, core.read, on_lost)
         self.write: RWLockSide = RWLockSide(portal, core.write, on_lost)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..primitives.semaphore import Semaphore as AsyncSemaphore
 from ..primitives.semaphore import SemaphoreInfo
+from .looking import Looking
 from .permits import Permits
 
 
-class Semaphore(Permits):
+class Semaphore(Looking, Permits):
     """Limits concurrent holders across processes and threads; each acquisition gets its own lease.
 
     Comes from `LockManager.semaphore()`. A crashed holder's permits come back after its ttl. Not reentrant: each

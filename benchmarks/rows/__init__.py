@@ -45,6 +45,7 @@ ROWS = [
     Row("L", "uncontended, on a cluster of three masters", "benchmarks.rows.cluster:pairs"),
     Row("H", "many processes", "benchmarks.rows.many_processes:commands"),
     Row("I", "a slow network", "benchmarks.rows.slow_network:delayed"),
+    Row("ST", "the stores of locks, side by side", "benchmarks.rows.stores:side_by_side", quick=False),
     Row("PG", "in PostgreSQL, beside its own ways", "benchmarks.rows.databases:in_postgres", quick=False),
     Row("MY", "in MariaDB, beside its own ways", "benchmarks.rows.databases:in_mysql", quick=False),
     Row(

@@ -1,10 +1,10 @@
 """Watch the lock protect a real web service: real processes, a real server, real accidents.
 
-    python docs/examples/demo.py [--cluster | --postgres | --sqlite]
+    python docs/examples/demo.py [--cluster | --etcd | --postgres | --sqlite]
 
-Plays five scenes, or with `--cluster` one on a Redis Cluster, or with `--postgres` four with locks in a database, or
-with `--sqlite` four without a server, then prints a table of what happened. Exits with 1 if a promise was broken, with
-130 if interrupted.
+Plays five scenes, or with `--cluster` one on a Redis Cluster, with `--etcd` five on three members of etcd, with
+`--postgres` four with locks in a database, with `--sqlite` four without a server, then prints a table of what happened.
+Exits with 1 if a promise was broken, with 2 if there is no etcd, with 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 import scenes
+from etcd import NoEtcd
 from stage import Stage
 
 
@@ -29,13 +30,20 @@ async def on_one_server(stage: Stage) -> None:
 async def in_a_file(stage: Stage) -> None:
     """Play four scenes."""
     stage.report.step("no server runs; starting two workers that use no lock")
-    await without_and_with(stage, scenes.with_file, scenes.killed, scenes.frozen)
+    await without_and_with(stage, scenes.with_lock_elsewhere, scenes.killed, scenes.frozen)
 
 
 async def in_a_database(stage: Stage) -> None:
     """Play four scenes."""
     stage.report.step("PostgreSQL runs, and no Redis; starting two workers that use no lock")
-    await without_and_with(stage, scenes.with_database, scenes.killed, scenes.frozen)
+    await without_and_with(stage, scenes.with_lock_elsewhere, scenes.killed, scenes.frozen)
+
+
+async def in_etcd(stage: Stage) -> None:
+    """Play five scenes."""
+    stage.report.step("three members of etcd run, and no Redis; starting two workers that use no lock")
+    elsewhere = scenes.with_lock_elsewhere
+    await without_and_with(stage, elsewhere, scenes.killed, scenes.frozen, scenes.leader_killed)
 
 
 async def without_and_with(stage: Stage, *played: Callable[[Stage], Awaitable[None]]) -> None:
@@ -55,7 +63,13 @@ async def on_cluster(stage: Stage) -> None:
     await scenes.master_killed(stage)
 
 
-PLAYS = {"": on_one_server, "cluster": on_cluster, "postgres": in_a_database, "sqlite": in_a_file}
+PLAYS = {
+    "": on_one_server,
+    "cluster": on_cluster,
+    "etcd": in_etcd,
+    "postgres": in_a_database,
+    "sqlite": in_a_file,
+}
 """By where the locks are."""
 
 
@@ -88,11 +102,15 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group()
     keep, at = {"action": "store_const", "dest": "where", "default": ""}, where.add_argument
     at("--cluster", const="cluster", help="on a Redis Cluster, whose master is killed", **keep)
+    at("--etcd", const="etcd", help="in etcd, whose leader is killed; needs the program etcd on the PATH", **keep)
     at("--postgres", const="postgres", help="in a PostgreSQL database", **keep)
     at("--sqlite", const="sqlite", help="in a file, without a server", **keep)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without ✓ can show the rest
     try:
         return asyncio.run(play(parser.parse_args().where))
+    except NoEtcd as missing:
+        print(missing, file=sys.stderr)
+        return 2
     except asyncio.CancelledError:
         print("\nInterrupted. Every process was stopped, and nothing is left behind.", file=sys.stderr)
         return 130

@@ -1,4 +1,4 @@
-"""The scenes of the demo: five on one server, one on a cluster, and four without a server."""
+"""The scenes of the demo."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import contextlib
 import itertools
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from load import Meter, Rush
 from redis import Redis
 from redis.exceptions import RedisError
 from stage import Stage
+from store import Store
 
 from aiolock.testing.cluster import RedisCluster
 
@@ -59,20 +59,10 @@ async def with_lock(stage: Stage) -> None:
     report.promised("connections to Redis", f"{meter.connections} for {workers} workers", meter.connections == workers)
 
 
-async def with_file(stage: Stage) -> None:
-    """The same load with locks in a file."""
-    await with_lock_in(stage, "a file")
-
-
-async def with_database(stage: Stage) -> None:
-    """The same load with locks in a database."""
-    await with_lock_in(stage, "PostgreSQL")
-
-
-async def with_lock_in(stage: Stage, place: str) -> None:
-    """The same load with locks elsewhere."""
+async def with_lock_elsewhere(stage: Stage) -> None:
+    """The same load, with locks that no Redis keeps."""
     report, store = stage.report, stage.store
-    report.scene(f"With the lock, in {place}")
+    report.scene("With the lock")
     skus = names("locked")
     load = await rush(stage, skus)
     sold = store.sold(*skus)
@@ -203,22 +193,51 @@ async def master_killed(stage: Stage) -> None:
         loads = [group.create_task(rush(stage, part, tick)) for part in (hit, spared)]
     connections = clients_of(cluster)
 
-    entered = {sku: store.events("entered", sku) for sku in skus}
-    after = sorted(event.at for sku in hit for event in entered[sku] if event.at > killed_at)
-    still, back = max(
-        ((then - at, then) for at, then in itertools.pairwise([killed_at, *after])), default=(math.inf, 0)
-    )
-    meanwhile = sum(back - still < event.at < back for sku in spared for event in entered[sku])
-    rising = all(fences == sorted(set(fences)) for fences in ([e.fence or 0 for e in entered[sku]] for sku in skus))
-    failures = sum((load.result().failures for load in loads), Counter[str]())
+    still, back = standstill(store, hit, killed_at)
+    meanwhile = sum(back - still < event.at < back for sku in spared for event in store.events("entered", sku))
+    rushes = [load.result() for load in loads]
+    went_on(stage, skus, rushes, still, "for the dead master's items the shop stood still for")
+    report.saw("meanwhile it sold of the others", meanwhile)
+    report.saw("connections to the cluster", f"{connections} for {len(stage.workers)} workers")
+
+
+async def leader_killed(stage: Stage) -> None:
+    """SIGKILL for the leader of three etcd members while the shop sells: another one leads, and sales go on."""
+    report = stage.report
+    report.scene("The leader of the etcd cluster is killed while the shop sells (SIGKILL)")
+    skus = names("leader")
+    killed_at = 0.0
+
+    def tick(load: Rush, so_far: int) -> None:
+        nonlocal killed_at
+        report.progress(so_far, BUYERS, f"buyers served, {len(load.waits)} of {SKUS * STOCK} items sold")
+        if not killed_at and so_far >= BUYERS // 4:
+            report.step("kill -9 for the leader")
+            stage.etcd.kill_leader()
+            killed_at = time.monotonic()
+
+    load = await rush(stage, skus, tick)
+    still, _ = standstill(stage.store, skus, killed_at)
+    went_on(stage, skus, [load], still, "the shop stood still for")
+
+
+def standstill(store: Store, skus: Sequence[str], since: float) -> tuple[float, float]:
+    """Return for how long no buyer of these got in, at most, and when that was over."""
+    after = sorted(event.at for sku in skus for event in store.events("entered", sku) if event.at > since)
+    return max(((then - at, then) for at, then in itertools.pairwise([since, *after])), default=(math.inf, 0))
+
+
+def went_on(stage: Stage, skus: Sequence[str], loads: Sequence[Rush], still: float, what: str) -> None:
+    """Say what became of a shop whose server was killed."""
+    report, store = stage.report, stage.store
+    fences = [[event.fence or 0 for event in store.events("entered", sku)] for sku in skus]
+    rising = all(each == sorted(set(each)) for each in fences)
     sold = store.sold(*skus)
     report.promised("items sold", f"{sold} of {len(skus) * STOCK}", sold == len(skus) * STOCK)
     report.promised("oversold", store.oversold(*skus), store.oversold(*skus) == 0)
     report.promised("fences kept rising", yes(rising), rising)
-    report.promised("for the dead master's items the shop stood still for", f"{still:.2f} s", still < 15.0)
-    report.saw("meanwhile it sold of the others", meanwhile)
-    report.saw("buyers who were asked to try again", failures.total())
-    report.saw("connections to the cluster", f"{connections} for {len(stage.workers)} workers")
+    report.promised(what, f"{still:.2f} s", still < 15.0)
+    report.saw("buyers who were asked to try again", sum(load.failures.total() for load in loads))
 
 
 async def rush(stage: Stage, skus: Sequence[str], tick: Callable[[Rush, int], None] | None = None) -> Rush:

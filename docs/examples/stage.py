@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
+from etcd import Etcd
 from redis.asyncio import Redis
 from report import Report
 from store import Event, Store
@@ -39,6 +40,7 @@ class Stage:
         ttl: of the workers' locks, in seconds: short, so that you need not watch for half a minute.
         server: the Redis server, if it is one.
         cluster: the Redis Cluster, if it is one.
+        etcd: the members of etcd, if it is these.
         urls: what keeps the locks, as workers are told.
         workers: the workers that serve now.
     """
@@ -46,13 +48,14 @@ class Stage:
     ttl = 3.0
 
     def __init__(
-        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, source: RedisServer | RedisCluster | str
+        self, directory: Path, reaper: Reaper, http: httpx.AsyncClient, source: RedisServer | RedisCluster | Etcd | str
     ) -> None:
         self.report = Report()
         self._redis = source
-        self.urls = source if isinstance(source, str) else source.url if isinstance(source, RedisServer) else ""
         if isinstance(source, RedisCluster):
             self.urls = " ".join(source.urls)
+        else:
+            self.urls = source if isinstance(source, str) else source.url
         self.store = Store(str(directory / "shop.sqlite"))
         self.workers: list[Worker] = []
         self._directory = directory
@@ -70,10 +73,16 @@ class Stage:
         assert isinstance(self._redis, RedisCluster)
         return self._redis
 
+    @property
+    def etcd(self) -> Etcd:
+        assert isinstance(self._redis, Etcd)
+        return self._redis
+
     @classmethod
     @asynccontextmanager
     async def set_up(cls, where: str) -> AsyncIterator[Stage]:
-        """Start what keeps the locks: a server, a "cluster", a "postgres" database, or nothing for "sqlite".
+        """Start what keeps the locks: a server, a "cluster", members of "etcd", a "postgres" database, or nothing for
+        "sqlite".
 
         However the demo ends, no process and no directory is left behind.
         """
@@ -81,9 +90,11 @@ class Stage:
             directory = Path(tempfile.mkdtemp(prefix="aiolock-demo-"))
             reaper = Reaper(directory)
             stack.callback(reaper.reap)
-            source: RedisServer | RedisCluster | str = f"sqlite:///{directory}/locks.db"
+            source: RedisServer | RedisCluster | Etcd | str = f"sqlite:///{directory}/locks.db"
             if where == "postgres":
                 source = stack.enter_context(database())
+            elif where == "etcd":
+                source = stack.enter_context(Etcd(directory, reaper))
             elif where != "sqlite":
                 start = RedisCluster.start() if where == "cluster" else RedisServer.start(owned=True)
                 source = stack.enter_context(start)

@@ -41,8 +41,9 @@ TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
     *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py", "test_request_release.py", "test_clients.py"),
+    "test_who.py",
 )
-IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py")
+IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_who.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -92,9 +93,13 @@ def _means(test: pytest.Item, place: str) -> bool:
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
     if place == "cluster":
         return bool(test.config.getoption("--topologies"))
-    if place in ("postgres", "mysql") and test.path.name not in ("test_lock.py", "test_lock_queue.py"):
+    if place in ("postgres", "mysql") and test.path.name not in ("test_lock.py", "test_lock_queue.py", "test_who.py"):
         return bool(test.config.getoption("--topologies"))  # it runs the scripts that the file runs; here, their seam
-    if place in ("quorum", "replicated") and test.path.name not in ("test_lock.py", "test_request_release.py"):
+    if place in ("quorum", "replicated") and test.path.name not in (
+        "test_lock.py",
+        "test_request_release.py",
+        "test_who.py",
+    ):
         return False  # a quorum has no other primitive; tests/replicas has what replicas change for the others
     return place != "replicated" or test.get_closest_marker("short_ttl") is None
 

@@ -179,7 +179,8 @@ class Database(ABC):
 
     @abstractmethod
     def turns(self) -> list[tuple[Any, ...]]:
-        """For whom a name is kept: its tag, the manager, until when, and how many came meanwhile."""
+        """For whom a name is kept: its tag, the manager, until when, how many came meanwhile, and
+        whether it is kept from who is urgent, too."""
 
     @abstractmethod
     def end_turns(self) -> None:

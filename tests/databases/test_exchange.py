@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from aiolock.backends.transactional.guess import LAG_US
+from aiolock.backends.transactional.guess import KEPT_US, LAG_US
 from aiolock.backends.transactional.loaded import Row
-from aiolock.backends.transactional.plan import NONE, Known, Plan, number_of
+from aiolock.backends.transactional.plan import FIRM, NONE, Known, Plan, number_of
 from aiolock.clock import SystemClock
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
@@ -27,7 +27,7 @@ def drawn(choose: random.Random, server: FakeServer, holds_in: bool) -> list[Pla
     plans = []
     for name in choose.sample("abc", choose.randint(1, 3)):
         plan = Plan([], [f"aiolock{name}", *choose.choice([[], [f"aiolock{name} too"]])])
-        plan.attempts = choose.randint(0, 2)
+        plan.attempts = choose.choice([0, 1, 2, FIRM])
         plan.calls = choose.choice([[], [], [(0, RELEASE)]])
         for key in KEYS:
             if f"{{{name}}}" in key:
@@ -74,12 +74,12 @@ async def test_both_do_the_same(database: Database) -> None:
             server.turns.clear()
             database.end_turns()
         used_us = side.now_us() + off
-        real = await engines[who].exchange(plans, used_us, LAG_US, version)
+        real = await engines[who].exchange(plans, used_us, LAG_US, version, KEPT_US)
         server.now_us = real.now_us
-        fake = await fakes[who].exchange(plans, used_us, LAG_US, version)
+        fake = await fakes[who].exchange(plans, used_us, LAG_US, version, KEPT_US)
         assert real.stale == fake.stale, (version, [plan.keys for plan in plans])
         assert content(side) == {key: known.row for key, known in server.rows.items()}
-        turns = {(tag, engines[who]._number, until, crowd) for tag, (who, until, crowd) in server.turns.items()}
+        turns = {(tag, engines[who]._number, *kept) for tag, (who, *kept) in server.turns.items()}
         assert set(database.turns()) == turns
         seen.add((len(plans), len(real.stale)))
     assert len(seen) == 9  # of one, two and three plans, all numbers of stale ones
@@ -98,7 +98,7 @@ async def test_what_is_sent(database: Database) -> None:
         plan = Plan([], ["aiolock" + "a"])
         plan.keys = {KEYS[0]: version}
         plan.messages = [(channel, f"{number}") for channel in CHANNELS]
-        await engine.exchange([plan], side.now_us(), LAG_US + 3_000_000, 1)
+        await engine.exchange([plan], side.now_us(), LAG_US + 3_000_000, 1, KEPT_US)
     assert sorted(side.heard()) == sorted((channel, "0") for channel in CHANNELS)
     assert number_of("a") == number_of("a") < 2**63
     assert Known(0, None) == NONE

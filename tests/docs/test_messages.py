@@ -29,9 +29,9 @@ def section(title: str) -> str:
 
 
 def phrases(title: str) -> list[str]:
-    """The words of messages that a section names, in the first column of its tables."""
-    rows = [line.split(" | ")[0] for line in section(title).splitlines() if line.startswith("| ")]
-    return [found for row in rows for _, found in re.findall(r"(`+)(.+?)\1", row.replace(r"\|", "|"))]
+    """The words of messages that a section names, before the colon of each item of its lists."""
+    heads = re.findall(r"^- ((?:`[^`]+`(?:,\s+)?)+): ", section(title).replace("\n  ", " "), re.M)
+    return [found for head in heads for found in re.findall(r"`(.+?)`", head)]
 
 
 def own_words(text: str) -> int:

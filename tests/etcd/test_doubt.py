@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import BackendError, LockManager
+from aiolock import BackendError, LockLost, LockManager
 from aiolock.backends.coordinator.store import Away
 from aiolock.backends.etcd.link import Link
 from aiolock.backends.etcd.messages import TXN
@@ -76,3 +76,23 @@ async def test_a_renewal_counts_once_the_cluster_has_confirmed_it(locks: LockMan
         await lease.renew()  # asks again
         assert known == [before, before]
         assert own.lasts.renewed > before
+
+
+@pytest.mark.parametrize("lost", ["entering", "claiming"])
+async def test_the_answer_that_would_have_said_abandoned(server: Etcd, lose: Any, lost: str) -> None:
+    """Who asks again finds what it has noted itself. Kept by `_note`: `took`, and `EtcdStore.claim`: `tainted`."""
+    async with LockManager(server.url) as locks, LockManager(server.url) as others:
+        vanished = await others.lock("a").acquire()
+        waiting = asyncio.create_task(locks.lock("a").acquire()) if lost == "claiming" else None
+        async with asyncio.timeout(10):
+            while len(server.pairs("aiolock/lock/a/", "aiolock/lock/a0")) < 1 + (waiting is not None):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        lose(once(b"#last" if lost == "claiming" else b'[1,1,1,"'))
+        server.delete(f"aiolock/lock/a/{vanished._hold.owner}")
+        lease = await (locks.lock("a").acquire() if waiting is None else waiting)
+        assert lease.abandoned
+        await lease.release()
+        async with locks.lock("a") as lease:
+            assert not lease.abandoned
+        with pytest.raises(LockLost):
+            await vanished.release()

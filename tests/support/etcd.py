@@ -11,14 +11,12 @@ import functools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,9 @@ import pytest
 
 from aiolock.testing.server import _free_port
 
+from . import members
 from .debian import locked, unpack
-from .running import keep, kept, release
+from .running import keep, release
 
 VERSION = "v3.6.6"
 """Built by Go, if it is there and no server is."""
@@ -76,37 +75,8 @@ def _get(root: Path) -> None:
     unpack(root, ["etcd-server"])
 
 
-class Member:
-    """One server of a cluster.
-
-    Args:
-        command: what starts it.
-        log: the file for what it says.
-        port: where clients reach it.
-    """
-
-    def __init__(self, command: Sequence[str], log: Path, port: int) -> None:
-        self.port = port
-        self._command = list(command)
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            command = kept(self._log.with_suffix(".pid"), self._command)
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-
-    def signal(self, which: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(which)
-
-    def kill(self) -> None:
-        """End it at once; it can start again."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
+class Member(members.Member):
+    """One server of a cluster, with its gateway."""
 
     def ask(self, path: str, body: dict[str, Any] | None = None, timeout: float = 5.0) -> dict[str, Any]:
         """Ask its gateway."""
@@ -159,7 +129,7 @@ class Etcd:
         end = time.monotonic() + seconds
         while self.leader() is None:
             if time.monotonic() > end:
-                raise TimeoutError(self.members[0]._log.read_text()[-2000:])
+                raise TimeoutError(self.members[0].log.read_text()[-2000:])
             time.sleep(0.05)
 
     def leader(self) -> Member | None:

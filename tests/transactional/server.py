@@ -11,8 +11,6 @@ from aiolock.backends.transactional.guess import GuessingEngine
 from aiolock.backends.transactional.plan import NONE, Known, Plan, Stale, Verdict
 from aiolock.clock import Clock
 
-KEPT_US = 50_000
-
 
 class FakeServer:
     """What several engines share.
@@ -20,7 +18,7 @@ class FakeServer:
     Attributes:
         now_us: its time.
         rows: its rows.
-        turns: for whom a name is kept, until when, and how many came meanwhile.
+        turns: for whom a name is kept, until when, how many came meanwhile, and whether it is kept from all.
         listening: channels on which somebody listens.
         sent: what was sent: channel and message.
     """
@@ -28,12 +26,19 @@ class FakeServer:
     def __init__(self) -> None:
         self.now_us = 1_000_000_000
         self.rows: dict[str, Known] = {}
-        self.turns: dict[int, tuple[int, int, int]] = {}
+        self.turns: dict[int, tuple[int, int, int, bool]] = {}
         self.listening: set[str] = set()
         self.sent: list[tuple[str, str]] = []
 
     def carry_out(
-        self, engine: GuessingEngine, manager: int, plans: Sequence[Plan], used_us: int, lag_us: int, version: int
+        self,
+        engine: GuessingEngine,
+        manager: int,
+        plans: Sequence[Plan],
+        used_us: int,
+        lag_us: int,
+        version: int,
+        keep_us: int,
     ) -> Verdict:
         """Do what `exchange_1` does."""
         stale: dict[int, Stale] = {}
@@ -43,11 +48,11 @@ class FakeServer:
             changed = any(
                 known is not None and self.rows.get(key, NONE).version != known for key, known in plan.keys.items()
             )
-            kept = [] if plan.urgent else [tag for tag in plan.tags if self._kept(tag, manager)]
+            kept = [tag for tag in plan.tags if self._kept(tag, manager, plan.urgent)]
             misheard = {channel for channel, heard in plan.hears.items() if heard != (channel in self.listening)}
-            for tag in kept:
-                who, until, crowd = self.turns[tag]
-                self.turns[tag] = who, until, crowd + 1
+            for tag in (tag for tag in plan.tags if kept and self._kept(tag, manager, False)):
+                who, until, crowd, firm = self.turns[tag]
+                self.turns[tag] = who, until, crowd + 1, firm
             if kept:
                 barred.add(at)
                 stale[at] = Stale({}, frozenset(misheard), max(self.turns[tag][2] for tag in kept))
@@ -57,8 +62,8 @@ class FakeServer:
         for at, plan in enumerate(plans):
             if at in stale:
                 for tag in plan.tags if plan.attempts and at not in barred else ():
-                    if not self._kept(tag, manager):
-                        self.turns[tag] = manager, self.now_us + KEPT_US, 0
+                    if not self._kept(tag, manager, plan.firm):
+                        self.turns[tag] = manager, self.now_us + keep_us, 0, plan.firm
                 continue
             messages = [(one, engine.message(plan, version, one, said, 7900)) for one, said in plan.messages]
             for key, row in plan.writes.items():
@@ -72,10 +77,10 @@ class FakeServer:
                     del self.turns[tag]
         return Verdict(self.now_us, stale)
 
-    def _kept(self, tag: int, manager: int) -> bool:
-        """Whether the name is kept for another."""
-        who, until, _ = self.turns.get(tag, (manager, 0, 0))
-        return who != manager and self.now_us < until < self.now_us + 1_000_000
+    def _kept(self, tag: int, manager: int, urgent: bool) -> bool:
+        """Whether the name is kept for another, and from who is urgent, too."""
+        who, until, _, firm = self.turns.get(tag, (manager, 0, 0, False))
+        return who != manager and self.now_us < until < self.now_us + 1_000_000 and (firm or not urgent)
 
 
 class FakeEngine(GuessingEngine):
@@ -100,10 +105,10 @@ class FakeEngine(GuessingEngine):
         self.fails: list[Unavailable | None] = []
         self.lag_us = 0
 
-    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
+    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         self.asked.append(list(plans))
         await asyncio.sleep(0)
         self.server.now_us += self.lag_us
         if self.fails and (failure := self.fails.pop(0)) is not None:
             raise failure
-        return self.server.carry_out(self, self.manager, plans, used_us, lag_us, version)
+        return self.server.carry_out(self, self.manager, plans, used_us, lag_us, version, keep_us)

@@ -10,8 +10,8 @@ import pytest
 
 from aiolock import BackendError
 from aiolock.backends.transactional.engine import Unavailable
-from aiolock.backends.transactional.guess import LAG_US, TOGETHER, TRIES
-from aiolock.backends.transactional.plan import NONE, Plan, Stale, plans_of, tag_of
+from aiolock.backends.transactional.guess import KEPT_US, LAG_US, LONGEST_US, TOGETHER, TRIES
+from aiolock.backends.transactional.plan import FIRM, NONE, Plan, Stale, plans_of, tag_of
 from aiolock.backends.transactional.server_time import OLD, ServerTime
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
@@ -183,7 +183,7 @@ async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEn
     (plan,) = plans_of([(0, acquire("a", "m:1"))])
     plan.attempts = 1
     plan.decide(server.now_us, {})
-    assert 0 in (await one.exchange([plan], server.now_us, LAG_US, 1)).stale
+    assert 0 in (await one.exchange([plan], server.now_us, LAG_US, 1, KEPT_US)).stale
     two.lag_us = 20_000
     await decided(two, acquire("a", "n:1"))
     assert two.stale >= 2
@@ -194,7 +194,7 @@ async def test_a_release_waits_for_no_turn(one: FakeEngine, server: FakeServer) 
     await decided(one, acquire("a", "m:1"))
     (plan,) = plans_of([(0, release("a", "m:1"))])
     (tag,) = plan.tags
-    server.turns[tag] = two_has = 2, server.now_us + 50_000, 0
+    server.turns[tag] = two_has = 2, server.now_us + 50_000, 0, False
     stale = one.stale
     await decided(one, release("a", "m:1"))
     assert one.stale == stale
@@ -226,9 +226,47 @@ async def test_two_that_come_too_late_do_not_wait_for_each_other(one: FakeEngine
     for plan in (both, first):
         plan.attempts = 1
         plan.keys = {"aiolock:lock:{a}": 99}
-    await one.exchange([first], one.server.now_us, LAG_US, 1)
-    await two.exchange([both], one.server.now_us, LAG_US, 1)
+    await one.exchange([first], one.server.now_us, LAG_US, 1, KEPT_US)
+    await two.exchange([both], one.server.now_us, LAG_US, 1, KEPT_US)
     assert one.server.turns.keys() == {*first.tags}
+
+
+async def test_who_is_far_from_the_server_gets_its_turn(one: FakeEngine, two: FakeEngine, server: FakeServer) -> None:
+    """Others hand the name to each other in each of its round trips, and wait for nobody. Kept by Plan.firm."""
+    await decided(two, acquire("a", "n:1"))
+    exchange, passed = one.exchange, 0
+
+    async def far(*args: Any) -> Any:
+        nonlocal passed
+        server.now_us += 5000
+        renewal = LockCalls(KEYS, "a", 3000).acquire(Bid("n:1", 30_000, 0, "here"))
+        (plan,) = plans_of([(0, renewal)])
+        plan.decide(server.now_us, server.rows)
+        assert plan.urgent
+        passed += not server.carry_out(two, 2, [plan], server.now_us, LAG_US, 1000 + one.exchanges, KEPT_US).stale
+        return await exchange(*args)
+
+    one.exchange = far  # type: ignore[method-assign]
+    (refused,) = await decided(one, acquire("a", "m:1"))
+    assert "refused" in str(refused)
+    assert passed == FIRM + 1  # the last one made it firm
+
+
+async def test_a_name_is_kept_for_some_round_trips(one: FakeEngine, server: FakeServer) -> None:
+    """If the server is slow, a moment is over before the next attempt. Kept by GuessingEngine._ask: `keep_us`."""
+    kept: list[int] = []
+    exchange = one.exchange
+
+    async def seen(plans: Sequence[Plan], used: int, lag: int, version: int, keep_us: int) -> Any:
+        kept.append(keep_us)
+        return await exchange(plans, used, lag, version, keep_us)
+
+    one.exchange = seen  # type: ignore[method-assign]
+    await decided(one, acquire("a", "m:1"))
+    for trip in (0.001, 0.1, 5.0):
+        one._time.trip = trip
+        await decided(one, acquire("a", "m:1"))
+    assert kept[-3:] == [KEPT_US, 400_000, LONGEST_US]
 
 
 async def test_others_are_always_faster(one: FakeEngine, server: FakeServer) -> None:

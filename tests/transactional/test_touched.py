@@ -58,7 +58,7 @@ async def test_who_is_granted_a_name_waits_for_no_turn() -> None:
     ((_, message),) = server.sent
     two.heard(message)
     (plan,) = two.asked[-1]
-    turns = {plan.tags[0]: (1, server.now_us + 50_000, 0)}
+    turns = {plan.tags[0]: (1, server.now_us + 50_000, 0, False)}
     server.turns |= turns
     stale = two.stale
     (granted,) = await decided(two, wait("n:1"))

@@ -110,6 +110,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class See:
+    """A view of the name, its holders and its queue."""
+
+    on: Target
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
     """Renewals: owners, each with its ttl in ms, 0 only to look."""
 
@@ -125,7 +133,7 @@ class Stay:
     owner: str = ""
 
 
-Want: TypeAlias = Enter | Nest | Leave | Remove | Ask | Look | Keep | Stay
+Want: TypeAlias = Enter | Nest | Leave | Remove | Ask | Look | See | Keep | Stay
 
 
 def _call(name: str, verb: Verb, want: Want) -> Call[Any]:
@@ -225,3 +233,7 @@ class CoordinatorCalls:
     def info(self, waiting: str = "") -> Call[Any]:
         """Look at the name; `waiting` is the owner whose rank is wanted."""
         return _call(self.name, INFO, Look(self._on, waiting))
+
+    def look(self) -> Call[Any]:
+        """See all that is known of the name."""
+        return _call(self.name, INFO, See(self._on))

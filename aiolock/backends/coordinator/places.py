@@ -28,7 +28,8 @@ from ...scripts.outcomes import (
     RenewOutcome,
     Standing,
 )
-from .calls import Ask, Enter, Keep, Leave, Look, Nest, Remove, Stay, Target, Want
+from ...scripts.view import NameView
+from .calls import Ask, Enter, Keep, Leave, Look, Nest, Remove, See, Stay, Target, Want
 from .paths import Paths
 from .store import Away, OwnPlace, Place, Refusal, Store, View
 
@@ -58,6 +59,7 @@ class Places:
             Remove: self._remove,
             Ask: self._ask,
             Look: self._look,
+            See: self._see,
             Keep: self._keep,
             Stay: self._stay,
         }
@@ -297,6 +299,11 @@ class Places:
         used = _taken(places[:count], capacity)
         fence = view.fence if on.shared else held.fence if held else 0
         return Standing(count, used, capacity, fence, len(waiters), rank, held)
+
+    async def _see(self, want: See, sent_at: float) -> NameView | None:
+        from .seen import see  # needs this module
+
+        return await see(self._store, want.on.path, want.on.kind, want.on.name)
 
 
 def _fence(place: Place, on: Target, view: View) -> int:

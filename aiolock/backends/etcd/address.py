@@ -7,6 +7,7 @@ import ssl
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigurationError
+from ..coordinator.members import member
 
 PORT = 2379
 _FILES = ("ca", "cert", "key")
@@ -32,7 +33,7 @@ class EtcdAddress:
         parts = urlsplit(url)
         names, _, hosts = parts.netloc.rpartition("@")
         self.shown: str = hosts
-        self.members: list[tuple[str, int]] = [self._member(one) for one in hosts.split(",")]
+        self.members: list[tuple[str, int]] = [_member(one) for one in hosts.split(",")]
         user, _, password = names.partition(":")
         self.user: str = unquote(user)
         self.password: str = unquote(password)
@@ -52,18 +53,15 @@ class EtcdAddress:
         made.members, made.shown = [(host, port)], f"{host}:{port}"
         return made
 
-    @staticmethod
-    def _member(text: str) -> tuple[str, int]:
-        host, colon, port = text.rpartition(":")
-        if not colon or text.endswith("]"):
-            host, port = text, str(PORT)
-        host = host.strip("[]")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ConfigurationError("", f"{text!r} is no member of etcd: write etcd://host:port,host:port")
-        return host, int(port)
-
     def _safe(self, url: str) -> str:
         return url.replace(self.password, "***") if self.password else url
+
+
+def _member(text: str) -> tuple[str, int]:
+    found = member(text, PORT)
+    if found is None:
+        raise ConfigurationError("", f"{text!r} is no member of etcd: write etcd://host:port,host:port")
+    return found
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:

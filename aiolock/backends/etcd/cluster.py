@@ -8,9 +8,9 @@ from typing import Any
 
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from ...clock import backoff
 from ...errors import BackendError, ConfigurationError
 from ..base import nothing
+from ..coordinator.rotation import Rotation
 from ..coordinator.store import Away, Lost, Refusal
 from .address import EtcdAddress
 from .link import LEAST, PATIENCE, Link
@@ -18,8 +18,6 @@ from .messages import AUTHENTICATE, STATUS, TXN, get, txn
 from .watches import Told, Watches
 from .wire import Message, data
 
-LASTING = 1.0
-"""Seconds after which a connection has proved to be one: if it fails sooner, the next is not made at once."""
 OLDEST = (3, 4)
 """The first one that lets clients number their watches."""
 
@@ -43,12 +41,10 @@ class EtcdCluster:
         self.watches: Watches | None = None
         self._source = source
         self._probe = probe.encode()
-        self._members = list(source.members)
+        self._rotation = Rotation(source.members)
         self._patience = PATIENCE
         self._link: Link | None = None
         self._ready: asyncio.Future[Link] | None = None
-        self._since = 0.0  # loop time at which it was connected
-        self._hasty = 0  # connections that failed at once, in a row
         self._always: dict[str, Told] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,16 +78,7 @@ class EtcdCluster:
         self._on_lost, self._on_back = lost, back
         self._always.clear()
         self._ready = asyncio.get_running_loop().create_future()
-        failure: Away | None = None
-        for _ in self._members:
-            try:
-                await self._connect()
-                return
-            except Away as why:
-                failure = why
-                self._rotate()
-        assert failure is not None
-        raise failure
+        await self._rotation.first(self._connect)
 
     async def link(self) -> Link:
         """Return the connection, once there is one."""
@@ -135,7 +122,6 @@ class EtcdCluster:
         for key, told in self._always.items():
             self.watches.add(key, 0, told, puts_only=True)
         self.spawn(self.watches.run())
-        self._since = asyncio.get_running_loop().time()
         self._ready.set_result(link)
 
     async def dial(self, timeout: float) -> Link:
@@ -146,7 +132,7 @@ class EtcdCluster:
         self, failed: Callable[[Exception], None], timeout: float, meet: Callable[[Link], Awaitable[None]]
     ) -> Link:
         """Return a connection to the first member, once `meet` has had its answers. Raises `Away`."""
-        host, port = self._members[0]
+        host, port = self._rotation.members[0]
         link = Link(host, port, self._source.tls, failed)
         link.patience = self._patience
         try:
@@ -204,36 +190,19 @@ class EtcdCluster:
         if self._ready is None or self._link is None:
             return  # it is being opened, or closed
         self._link, self.watches = None, None
-        loop = asyncio.get_running_loop()
-        self._hasty = self._hasty + 1 if loop.time() < self._since + LASTING else 0
-        self._ready = loop.create_future()
-        self._rotate()
+        self._ready = asyncio.get_running_loop().create_future()
+        self._rotation.failed()
         self._on_lost(BackendError("", f"the connection to etcd was lost: {why}", transient=True), False)
         self.spawn(self._reconnect())
 
-    def _rotate(self) -> None:
-        self._members = [*self._members[1:], self._members[0]]
-
     async def _reconnect(self) -> None:
-        attempt = 0
-        if self._hasty:
-            await asyncio.sleep(backoff(self._hasty - 1, 0.05, 1.0))
-        answered = False
-        while self._ready is not None:
-            try:
-                await self._connect()
-            except (Away, ConfigurationError) as why:
-                attempt += 1
-                self._rotate()
-                # One that answers, if only that it has no leader, shows that the cluster is there: elections are short.
-                answered = answered or isinstance(why.__cause__, GRPCError | Refusal)
-                if attempt % len(self._members) == 0:
-                    self._on_lost(why.error if isinstance(why, Away) else why, not answered)
-                    answered = False
-                    await asyncio.sleep(backoff(attempt // len(self._members) - 1, 0.05, 1.0))
-            else:
-                self._on_back()
-                return
+        if await self._rotation.again(self._connect, self._on_lost, lambda: self._ready is not None, _answers):
+            self._on_back()
+
+
+def _answers(why: Away) -> bool:
+    """One that answers, if only that it has no leader, shows that the cluster is there: elections are short."""
+    return isinstance(why.__cause__, GRPCError | Refusal)
 
 
 def number_of(version: str) -> tuple[int, ...]:

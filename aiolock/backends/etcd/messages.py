@@ -14,7 +14,8 @@ KEEP_ALIVE, TIME_TO_LIVE = "/etcdserverpb.Lease/LeaseKeepAlive", "/etcdserverpb.
 WATCH = "/etcdserverpb.Watch/Watch"
 STATUS = "/etcdserverpb.Maintenance/Status"
 AUTHENTICATE = "/etcdserverpb.Auth/Authenticate"
-_CREATED = 1
+_CREATED, _VALUE = 1, 3
+_GREATER = 1
 _NO_PUTS, _NO_DELETES = 0, 1
 DELETED = 1
 """An event of a watch: the key is gone."""
@@ -32,6 +33,11 @@ def made_by(key: bytes, revision: int) -> bytes:
 def empty(first: bytes, end: bytes) -> bytes:
     """Whether there is no key from `first` to before `end`."""
     return data(1, num(2, _CREATED) + data(3, first) + zero(5) + data(64, end))
+
+
+def above(key: bytes, value: bytes) -> bytes:
+    """Whether the key is there, with a greater value."""
+    return data(1, num(1, _GREATER) + num(2, _VALUE) + data(3, key) + data(7, value))
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> bytes:

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from ...errors import AiolockError, BackendError
-from ...scripts.bid import told
 from ...scripts.keys import Keys, subject_of
-from ...scripts.view import Command, HolderView, Inspection, NameView, WaiterView, short
+from ...scripts.view import Command, Inspection, NameView
 from ..base import nothing
 from ..coordinator.paths import Paths
-from ..coordinator.places import inside, weight_of
-from ..coordinator.store import Away, Place, Refusal, View
+from ..coordinator.seen import see
+from ..coordinator.store import Away, Refusal
 from ..survey import Reader
 from ..transactional.replies import matcher
 from .address import EtcdAddress
@@ -23,7 +22,6 @@ from .store import EtcdStore
 from .wire import Message
 
 KINDS = ("lock", "rw", "semaphore")
-WANTS = {"lock": "task", "semaphore": "permits"}
 
 
 class MemberStatus(NamedTuple):
@@ -127,55 +125,9 @@ class EtcdReader(Reader):
     async def _look(self, key: str, kind: str, name: str) -> NameView | None:
         store = await self._use(key)
         try:
-            view = await store.look(Paths(_namespace(key)).of(kind, name))
-            held = view.places[: inside(view.places, _capacity(kind, view))]
-            left = [await store.remaining(place) for place in held]
+            return await see(store, Paths(_namespace(key)).of(kind, name), kind, name)
         except (Away, Refusal) as why:
             raise _error(why) from why
-        return _view(kind, name, view, held, left)
-
-
-def _view(kind: str, name: str, view: View, held: Sequence[Place], left: Sequence[float]) -> NameView | None:
-    if not view.places:
-        return NameView(kind, name, "abandoned", fence=view.fence) if view.held else None
-    capacity = _capacity(kind, view)
-    used = sum(weight_of(place, capacity) for place in held)
-    full = used >= capacity
-    state = {"lock": "held", "rw": "write" if full else "read"}.get(kind, "full" if full else "held")
-    holders = tuple(_holder(kind, place, ttl) for place, ttl in zip(held, left, strict=True))
-    queue = tuple(_waiter(kind, at, place, capacity) for at, place in enumerate(view.places[len(held) :], 1))
-    last = holders[-1]
-    return NameView(
-        kind,
-        name,
-        state,
-        last.process,
-        last.metadata,
-        view.fence if kind == "rw" else last.fence,
-        last.ttl,
-        used=used if kind == "semaphore" else len(held),
-        capacity=capacity if kind == "semaphore" else 1,
-        waiting=len(queue),
-        holders=holders,
-        queue=queue,
-    )
-
-
-def _holder(kind: str, place: Place, ttl: float) -> HolderView:
-    process, metadata = told(place.note)
-    permits = place.weight if kind == "semaphore" else 1
-    return HolderView(short(place.owner), process, metadata, place.order, place.depth, permits, ttl)
-
-
-def _waiter(kind: str, position: int, place: Place, capacity: int) -> WaiterView:
-    wants = WANTS.get(kind) or ("write" if weight_of(place, capacity) >= capacity else "read")
-    permits = place.weight if kind == "semaphore" else 1
-    return WaiterView(position, short(place.owner), told(place.note)[0], wants, permits, None, True)
-
-
-def _capacity(kind: str, view: View) -> int:
-    first = view.places[0].capacity if view.places else 0
-    return first or (1 if kind == "lock" else 2**31)
 
 
 async def _status(link: Link) -> MemberStatus:

@@ -1,7 +1,8 @@
 """Queues in etcd: below a name's path each place has a key of its own, under a lease; its create-revision is its order.
 
 So Go's `concurrency.Mutex` and `etcdctl lock` with the name's path as prefix are in the same queue. `<path>#last` says
-who had all of the name last: "held" while it has it. A lock that was released leaves nothing there.
+who had all of the name last: "held" while it has it, or "took" if the one before it had vanished; so it finds that
+again if the answer is lost. A lock that was released leaves nothing there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .leases import EtcdLease, Leases, whole_seconds
 from .messages import (
     TXN,
     Answer,
+    above,
     delete,
     empty,
     get,
@@ -37,10 +39,13 @@ LETTERS_MS = 60_000
 
 
 class Last(NamedTuple):
-    """What is known of the last one that had all of a name: its fence, 0 if it is unknown; and if it has not left."""
+    """What is known of the last one that had all of a name: its fence, 0 if it is unknown; if it has not left; and if
+    the one before it had not.
+    """
 
     fence: int = 0
     held: bool = False
+    took: bool = False
 
 
 class EtcdStore(Store):
@@ -115,19 +120,20 @@ class EtcdStore(Store):
         if done.succeeded:
             own.key, own.order = key.decode(), done.revision
             self._claim(own, _last(done.pairs(0)))
-            return View([Place(own.key, own.owner, own.order, own.weight, own.capacity, 1, own.note)], done.revision)
+            only = Place(own.key, own.owner, own.order, own.weight, own.capacity, 1, own.note)
+            return View([only], done.revision)
         places = [place_of(pair) for pair in done.pairs(-2)]
         mine = next((place for place in places if place.key == key.decode()), None)
         if mine is None:
             self._spare(own)
         else:
             own.key, own.order = mine.key, mine.order
-        return View(places, done.revision, *_last(done.pairs(-1)))
+        return View(places, done.revision, *_last(done.pairs(-1))[:2])
 
     async def look(self, path: str) -> View:
         first, end, last = _keys(path)
         done = await self._txn([], [get(first, end), get(last)])
-        return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1)))
+        return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1))[:2])
 
     async def paths(self, first: str, end: str, most: int) -> tuple[list[str], str]:
         """Return the paths of some names in which there is something, and where to go on, "" if these are the last."""
@@ -138,8 +144,14 @@ class EtcdStore(Store):
 
     async def claim(self, own: OwnPlace) -> bool:
         key, last = own.key.encode(), _keys(own.path)[2]
-        asked = self._txn([made_by(key, own.order)], [get(last), *_note(own, last)])
+        note = _note(own, last)
+        if own.tainted:  # it may have noted that before
+            known = _last((await self._txn([], [get(last)])).pairs(0))
+            note = [] if known.fence == own.order else note
+        own.tainted, tainted = True, own.tainted
+        asked = self._txn([made_by(key, own.order)], [get(last), *note])
         done, kept = await asyncio.gather(asked, self._leases.freshen(own.lasts))
+        own.tainted = tainted
         if done.succeeded and kept:
             self._claim(own, _last(done.pairs(0)))
         return done.succeeded and kept
@@ -147,7 +159,7 @@ class EtcdStore(Store):
     def _claim(self, own: OwnPlace, last: Last) -> None:
         own.claimed, own.fence = True, own.order
         if own.whole or own.shared:
-            own.abandoned = last.held and last.fence != own.order  # it may have noted that itself
+            own.abandoned = last.took if last.fence == own.order else last.held  # it may have noted that itself
         if own.shared and not own.whole:
             own.fence = last.fence or own.order
 
@@ -274,7 +286,8 @@ def _keys(path: str) -> tuple[bytes, bytes, bytes]:
 def _note(own: OwnPlace, last: bytes) -> list[bytes]:
     """What notes that a place is in."""
     if own.whole:
-        return [put(last, b"held %d" % own.order if own.order else b"held")]
+        number = b" %d" % own.order if own.order else b""
+        return [nested([above(last, b"clean~")], [put(last, b"took" + number)], [put(last, b"held" + number)])]
     if own.shared:  # all that share a name without a last writer have the same fence: the first one's
         return [nested([made_by(last, 0)], [put(last, b"clean")])]
     return []
@@ -291,5 +304,5 @@ def _last(pairs: Sequence[Message]) -> Last:
     for pair in pairs:
         word, _, fence = pair.data(5).partition(b" ")
         # Without a number: it was written together with the place.
-        return Last(int(fence) if fence.isdigit() else pair.number(3), word == b"held")
+        return Last(int(fence) if fence.isdigit() else pair.number(3), word in (b"held", b"took"), word == b"took")
     return Last()

@@ -14,7 +14,8 @@ $$
 -- What names are divided into: those of one gate are decided one after the other. It also says for whom a name is kept for a
 -- moment, as it came too late before, and how many came meanwhile.
 CREATE TABLE IF NOT EXISTS aiolock_gates(gate INT NOT NULL PRIMARY KEY, tag BIGINT NOT NULL DEFAULT 0,
-  manager BIGINT NOT NULL DEFAULT 0, until_us BIGINT NOT NULL DEFAULT 0, crowd INT NOT NULL DEFAULT 0) ENGINE = InnoDB
+  manager BIGINT NOT NULL DEFAULT 0, until_us BIGINT NOT NULL DEFAULT 0, crowd INT NOT NULL DEFAULT 0,
+  firm BOOL NOT NULL DEFAULT FALSE) ENGINE = InnoDB
 $$
 INSERT IGNORE INTO aiolock_gates(gate) SELECT a.n + 10 * b.n + 100 * c.n FROM
   JSON_TABLE('[0,1,2,3,4,5,6,7,8,9]', '$[*]' COLUMNS(n INT PATH '$')) AS a,
@@ -49,7 +50,8 @@ $$
 --   written: [[key, kind, value, expires, group], …], or NULL.
 --   more: {"gone": [[key, group], …]: what is deleted,
 --     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
---     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
+--     "firm": those of them that keep them from the urgent ones, too,
+--     "urgent": groups from which no name is kept, as others wait for them, as '1',
 --     "tell": [[group, channel, message], …], "ears": [[group, channel, heard], …]}, or NULL; without what is empty: each
 --     JSON_TABLE takes as long as all that it is for.
 CREATE PROCEDURE IF NOT EXISTS aiolock_exchange_1(IN used BIGINT, IN behind BIGINT, IN ver BIGINT, IN who BIGINT,
@@ -59,7 +61,7 @@ SQL SECURITY DEFINER MODIFIES SQL DATA
 BEGIN
   DECLARE now_us, target BIGINT;
   DECLARE gates, turns INT DEFAULT 0;
-  DECLARE stale, barred, misheard, rings, late LONGTEXT CHARACTER SET ascii DEFAULT '';
+  DECLARE stale, barred, misheard, rings, late, firms LONGTEXT CHARACTER SET ascii DEFAULT '';
   DECLARE crowds LONGTEXT CHARACTER SET ascii;
   SET SESSION group_concat_max_len = 1048576; -- no list is cut off
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED; -- refused in a transaction of another
@@ -90,7 +92,7 @@ BEGIN
           FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t
           WHERE a.manager NOT IN (0, who) AND a.until_us > now_us AND a.until_us < now_us + 1000000
-            AND NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.urgent')), '')) GROUP BY x.g) AS y;
+            AND (a.firm OR NOT FIND_IN_SET(x.g, COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.urgent')), ''))) GROUP BY x.g) AS y;
       IF barred <> '' THEN
         UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
           STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.crowd = a.crowd + 1
@@ -129,17 +131,19 @@ BEGIN
     END IF;
     IF turns > 0 THEN
       UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
-        STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.tag = 0, a.manager = 0, a.until_us = 0
+        STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b AND a.tag = x.t SET a.tag = 0, a.manager = 0, a.until_us = 0, a.firm = FALSE
         WHERE a.manager = who AND NOT FIND_IN_SET(x.g, stale);
     END IF;
     IF stale <> '' AND JSON_CONTAINS_PATH(more, 'one', '$.late') THEN
       -- All names of a group or none: two that each keep a part would wait for each other.
-      SET late = JSON_UNQUOTE(JSON_EXTRACT(more, '$.late'));
+      SET late = JSON_UNQUOTE(JSON_EXTRACT(more, '$.late')), firms = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(more, '$.firm')), '');
       UPDATE JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]', t BIGINT PATH '$[1]', g INT PATH '$[2]')) AS x
         STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b
-        SET a.tag = x.t, a.manager = who, a.until_us = now_us + JSON_EXTRACT(more, '$.keep'), a.crowd = 0
+        SET a.tag = x.t, a.manager = who, a.until_us = now_us + JSON_EXTRACT(more, '$.keep'), a.crowd = 0,
+          a.firm = FIND_IN_SET(x.g, firms) > 0
         WHERE FIND_IN_SET(x.g, stale) AND NOT FIND_IN_SET(x.g, barred) AND FIND_IN_SET(x.g, late)
-          AND (a.manager IN (0, who) OR a.until_us <= now_us OR a.until_us >= now_us + 1000000);
+          AND (a.manager IN (0, who) OR a.until_us <= now_us OR a.until_us >= now_us + 1000000
+            OR NOT a.firm AND FIND_IN_SET(x.g, firms));
     END IF;
     COMMIT;
   END;

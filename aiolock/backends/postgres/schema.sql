@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS aiolock.rows(
   WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 -- For whom a name is kept for a moment, as it came too late before, and how many came meanwhile. If this is lost, nothing is.
 CREATE UNLOGGED TABLE IF NOT EXISTS aiolock.turns(tag bigint PRIMARY KEY, manager bigint NOT NULL, until_us bigint NOT NULL,
-  crowd int NOT NULL DEFAULT 0)
+  crowd int NOT NULL DEFAULT 0, firm boolean NOT NULL DEFAULT false)
   WITH (fillfactor = 50);
 CREATE OR REPLACE VIEW aiolock.locks AS
   SELECT substring(key from '\{(.*)\}$') AS name, lock->>'owner' AS owner, lock->>'fence' AS fence,
@@ -31,7 +31,8 @@ CREATE OR REPLACE VIEW aiolock.locks AS
 --   written: [[key, kind, value, expires, group], …], or NULL.
 --   more: {"gone": [[key, group], …]: what is deleted,
 --     "late": groups that keep their names for a moment if they come too late again, as '0,2', "keep": for how long,
---     "urgent": groups for which no name is kept from them, as others wait for them, as '1',
+--     "firm": those of them that keep them from the urgent ones, too,
+--     "urgent": groups from which no name is kept, as others wait for them, as '1',
 --     "tell": [[group, channel, payload], …], "ears": [[group, number, shared, heard], …]}, or NULL; without what is empty.
 CREATE OR REPLACE FUNCTION aiolock.exchange_1(used bigint, lag bigint, ver bigint, who bigint, tags jsonb, kept jsonb,
   written jsonb, more jsonb) RETURNS json
@@ -55,7 +56,7 @@ BEGIN
       FROM (SELECT (x->>1)::int AS g, max(o.crowd) + 1 AS place FROM jsonb_array_elements(tags) AS x
         JOIN aiolock.turns o ON o.tag = (x->>0)::bigint
         WHERE o.manager <> who AND o.until_us > now_us AND o.until_us < now_us + 1000000
-          AND (x->>1) <> ALL(coalesce(string_to_array(more->>'urgent', ','), '{}')) GROUP BY 1) AS y;
+          AND (o.firm OR x->>1 <> ALL(coalesce(string_to_array(more->>'urgent', ','), '{}'))) GROUP BY 1) AS y;
     IF cardinality(barred) > 0 THEN
       UPDATE aiolock.turns o SET crowd = o.crowd + 1 FROM jsonb_array_elements(tags) AS x
         WHERE o.tag = (x->>0)::bigint AND (x->>1)::int = ANY(barred)
@@ -93,11 +94,13 @@ BEGIN
     RETURN json_build_array(json_build_array(-1, NULL, NULL, NULL, NULL, now_us));
   END IF;
   IF more->'late' IS NOT NULL THEN -- all names of a group or none: two that each keep a part would wait for each other
-    INSERT INTO aiolock.turns AS o SELECT DISTINCT (x->>0)::bigint, who, now_us + (more->>'keep')::bigint
+    INSERT INTO aiolock.turns AS o SELECT DISTINCT (x->>0)::bigint, who, now_us + (more->>'keep')::bigint, 0,
+        x->>1 = ANY(coalesce(string_to_array(more->>'firm', ','), '{}'))
       FROM jsonb_array_elements(tags) AS x WHERE (x->>1)::int = ANY(stale) AND (x->>1)::int <> ALL(barred)
         AND x->>1 = ANY(string_to_array(more->>'late', ','))
-      ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us, crowd = 0
-      WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000;
+      ON CONFLICT (tag) DO UPDATE SET manager = excluded.manager, until_us = excluded.until_us, crowd = 0,
+        firm = excluded.firm
+      WHERE o.manager = who OR o.until_us <= now_us OR o.until_us >= now_us + 1000000 OR excluded.firm AND NOT o.firm;
   END IF;
   RETURN (SELECT json_agg(json_build_array(a.g, a.k, a.t, a.v, a.e, a.n))
     FROM (SELECT -1 AS g, NULL::text AS k, NULL::text AS t, NULL::text AS v, NULL::bigint AS e, now_us AS n

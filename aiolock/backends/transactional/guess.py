@@ -32,6 +32,8 @@ TOGETHER = 64
 """Plans of one exchange at most: the server locks each of their names for as long as that takes."""
 LAG_US = 500_000
 """By how much the time of a decision may be behind the server's, beyond four round trips."""
+KEPT_US, LONGEST_US = 50_000, 900_000
+"""For how long a name is kept for a manager that came too late, or for four round trips; and at most."""
 TRIES = 100
 """Decisions that may come too late in a row."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.3
@@ -70,7 +72,7 @@ class GuessingEngine(ABC):
         self._running = self._asking = False
 
     @abstractmethod
-    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
+    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         """Have the server carry out the plans whose keys are as they were read, if the time is right. Nothing stays
         open after it. A plan that came too late before has its names kept for this manager for a moment.
 
@@ -79,6 +81,7 @@ class GuessingEngine(ABC):
             used_us: the server's time at which they were decided.
             lag_us: by how much that may be late.
             version: of all that is written.
+            keep_us: how long that moment is.
 
         Raises:
             Unavailable: it was not done, or perhaps.
@@ -165,7 +168,9 @@ class GuessingEngine(ABC):
         asked, version = self._clock.now(), next(self._versions)
         self._asking = True
         try:
-            verdict = await self.exchange(plans, now_us, LAG_US + int(4e6 * self._time.trip), version)
+            trips_us = int(4e6 * self._time.trip)
+            keep_us = min(max(KEPT_US, trips_us), LONGEST_US)
+            verdict = await self.exchange(plans, now_us, LAG_US + trips_us, version, keep_us)
         finally:
             self._asking = False
         self.exchanges += 1

@@ -15,6 +15,8 @@ from .loaded import Loaded, Row
 
 UNREAD = -1
 """The version of a key that was not read: no row has it."""
+FIRM = 8
+"""Attempts that came too late, after which a plan's names are kept from who is urgent, too."""
 
 
 class Known(NamedTuple):
@@ -82,9 +84,16 @@ class Plan:
         self._owned = False
 
     @property
+    def firm(self) -> bool:
+        """Whether it came too late so often that nobody may pass it again: those who hand a name to each other without
+        a pause would always be faster than who is far from the server.
+        """
+        return self.attempts >= FIRM
+
+    @property
     def urgent(self) -> bool:
-        """Whether others wait for it: it ends an owner, or is about one who has the name already."""
-        return self._owned or any(call.script.ends is not None for _, call in self.calls)
+        """Whether others wait for it: it ends an owner, or is about one who has the name already; or it is firm."""
+        return self.firm or self._owned or any(call.script.ends is not None for _, call in self.calls)
 
     def join(self, other: Plan) -> None:
         """Take over what another is about."""

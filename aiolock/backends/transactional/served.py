@@ -168,14 +168,15 @@ class ServedEngine(GuessingEngine, Generic[S]):
         self.forget()
         return await self.dial()
 
-    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int) -> Verdict:
+    async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         """See `GuessingEngine.exchange`."""
         ran = False
         try:
             async with asyncio.timeout(self._timeout):
                 session = self._session = self._session or await self._connect()
                 ran = not session.over  # if it ended when nobody looked, that is told now: much may have changed
-                rows = await self.ask(session, used_us, lag_us, version, self._number, *self._words(plans, version))
+                words = self._words(plans, version, keep_us)
+                rows = await self.ask(session, used_us, lag_us, version, self._number, *words)
         except BaseException as error:
             ended, self._session = self._session, None
             if ended is not None:
@@ -192,11 +193,11 @@ class ServedEngine(GuessingEngine, Generic[S]):
             self.start(self._sweep())
         return verdict
 
-    def _words(self, plans: Sequence[Plan], version: int) -> list[str | None]:
+    def _words(self, plans: Sequence[Plan], version: int, keep_us: int) -> list[str | None]:
         def message(plan: Plan, channel: str, payload: str) -> str:
             return self.message(plan, version, channel, payload, self._most)
 
-        return words_of(plans, self.tag, self.ear_words, message)
+        return words_of(plans, self.tag, self.ear_words, message, keep_us)
 
     async def _sweep(self) -> None:
         """Delete what has expired, in a session of its own: no request waits for that."""

@@ -9,15 +9,13 @@ from typing import Any
 from .channels import name_of
 from .plan import Plan
 
-KEPT_US = 50_000
-"""For how long a name is kept for the manager that came too late."""
-
 
 def words_of(
     plans: Sequence[Plan],
     tag: Callable[[int], tuple[int, ...]],
     ear: Callable[[str], tuple[int | str, ...] | None],
     message: Callable[[Plan, str, str], str],
+    keep_us: int,
 ) -> list[str | None]:
     """The arguments of `exchange_1` from `tags` on, as the schema says them; None for a list without anything.
 
@@ -26,6 +24,7 @@ def words_of(
         tag: what stands for the number of a name.
         ear: what stands for a channel or a lock that someone may have; None if the server is not asked.
         message: what a plan sends on a channel.
+        keep_us: for how long names are kept for a plan that came too late.
     """
     tags = sorted((*tag(number), at) for at, plan in enumerate(plans) for number in plan.tags)
     keys: list[tuple[str, int | None, int]] = []
@@ -46,7 +45,8 @@ def words_of(
     found: dict[str, Any] = {
         "gone": sorted(gone),
         "late": late,
-        "keep": late and KEPT_US,
+        "keep": late and keep_us,
+        "firm": _groups(plan.firm for plan in plans),
         "urgent": _groups(plan.urgent for plan in plans),
         "tell": tell,
         "ears": ears,

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from ..base import Call, Reply, Script, as_list, as_number, as_text
 from ..keys import Keys
-from ..view import Look, NameView, WaiterView, pairs_of, short
+from ..view import Look, NameView, WaiterInfo, pairs_of, short
 
 WaiterState = Literal["waiting", "notified", "gone"]
 """What the server knows of a waiter."""
@@ -87,7 +87,7 @@ def _view(name: str, replies: Sequence[object], now_us: int) -> NameView | None:
     pairs = pairs_of(replies[0])
     found = [(record.groups(), owner) for owner, text in pairs if (record := _WAITER.fullmatch(text))]
     queue = tuple(
-        WaiterView(
+        WaiterInfo(
             at, short(owner), process, "notification", 1,
             max(0.0, (now_us - int(number)) / 1e6), int(until) > now_us // 1000,
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..bid import told
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of
+from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 
 FIELDS = ("version", "owner", "fence", "depth", "abandoned", "expires", "process")
 """What a lock's hash has that is looked at; see lock/state.lua."""
@@ -71,7 +71,7 @@ class LockInspection:
         marked = depth != "0" if owner else abandoned == "1"
         state = ("held" if depth != "0" else "granted") if live else "abandoned" if marked else "free"
         since = seconds_since(int(fence or 0), now_us) if live else None
-        holder = HolderView(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000, since)
+        holder = HolderInfo(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000, since)
         return NameView(
             "lock",
             self._name,
@@ -89,11 +89,11 @@ class LockInspection:
         )
 
 
-def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -> Iterator[WaiterView]:
+def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -> Iterator[WaiterInfo]:
     for position, (owner, number) in enumerate(places, 1):
         manager, _, rest = owner.partition(":")
         sign = signs.get(manager, NO_SIGN)
         wants = "task" if rest.startswith("f") else "lock"
         alive = sign.until > now_us // 1000
         waited = seconds_since(float(number), now_us)
-        yield WaiterView(position, short(owner), sign.process, wants, 1, waited, alive)
+        yield WaiterInfo(position, short(owner), sign.process, wants, 1, waited, alive)

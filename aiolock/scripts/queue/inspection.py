@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..bid import told
 from ..keys import Keys
-from ..view import Command, HolderView, NameView, WaiterView, number_of, pairs_of, seconds_since, short, text_of
+from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 from .records import SUMMARY, Holder, Summary, Waiter, read
 
 FIRST = 10**15
@@ -77,10 +77,10 @@ class QueueInspection:
             queue=queue,
         )
 
-    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[HolderView, ...], tuple[WaiterView, ...]]:
+    def _lists(self, replies: Sequence[object], now_us: int) -> tuple[tuple[HolderInfo, ...], tuple[WaiterInfo, ...]]:
         records = dict(pairs_of(replies[4]))
-        holders: list[HolderView] = []
-        waiters: list[WaiterView] = []
+        holders: list[HolderInfo] = []
+        waiters: list[WaiterInfo] = []
         for owner, score in pairs_of(replies[5]):
             record, left = read(records.get(owner)), float(score) - now_us / 1000
             if isinstance(record, Holder) and left > 0:
@@ -89,7 +89,7 @@ class QueueInspection:
                 reads = self._kind == "rw" and record.weight < FULL
                 since = None if reads else seconds_since(int(record.fence), now_us)
                 held = (int(record.fence), record.depth, permits, left / 1000, since)
-                holders.append(HolderView(short(owner), process, more, *held))
+                holders.append(HolderInfo(short(owner), process, more, *held))
             elif isinstance(record, Waiter):
                 process, _ = told(record.process)
                 writes = record.weight >= FULL
@@ -97,6 +97,6 @@ class QueueInspection:
                 permits = record.weight if self._kind == "semaphore" else 1
                 waited = seconds_since(float(score), now_us)
                 alive = record.until > now_us // 1000
-                waiters.append(WaiterView(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
+                waiters.append(WaiterInfo(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
         holders.sort(key=lambda one: (one.fence, one.manager))  # in the order in which they came in
         return tuple(holders), tuple(waiters)

@@ -93,10 +93,10 @@ class MySQLDatabase(Database):
         return [number for (number,) in self.run(query)]
 
     def turns(self) -> list[tuple[Any, ...]]:
-        return self.run("SELECT tag, manager, until_us, crowd FROM aiolock_gates WHERE manager <> 0")
+        return self.run("SELECT tag, manager, until_us, crowd, firm FROM aiolock_gates WHERE manager <> 0")
 
     def end_turns(self) -> None:
-        self.run("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0 WHERE manager <> 0")
+        self.run("UPDATE aiolock_gates SET manager = 0, until_us = 0, tag = 0, firm = FALSE WHERE manager <> 0")
 
     def sessions(self) -> list[int]:
         query = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"

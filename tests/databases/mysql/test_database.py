@@ -366,9 +366,9 @@ async def test_a_turn_that_ends_at_once(database: MySQLDatabase) -> None:
     plan = Plan([], ["aiolocka"])
     plan.keys["aiolock:lock:{a}"] = 0
     (tag,) = plan.tags
-    now_us = (await one.exchange([], 0, 0, 1)).now_us
+    now_us = (await one.exchange([], 0, 0, 1, 0)).now_us
     turn = "UPDATE aiolock_gates SET tag = %s, manager = 7, until_us = %s, crowd = 4 WHERE gate = %s"
     database.run(turn, tag, now_us + 900_000, tag % GATES)
-    verdict = await one.exchange([plan], now_us, 10**9, 2)
+    verdict = await one.exchange([plan], now_us, 10**9, 2, 0)
     assert verdict.stale == {0: Stale({}, crowd=5)}
     await one.aclose()

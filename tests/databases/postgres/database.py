@@ -109,7 +109,7 @@ class PostgresDatabase(Database):
         return [pid for (pid,) in self.run(query)]
 
     def turns(self) -> list[tuple[Any, ...]]:
-        return self.run("SELECT tag, manager, until_us, crowd FROM aiolock.turns")
+        return self.run("SELECT tag, manager, until_us, crowd, firm FROM aiolock.turns")
 
     def end_turns(self) -> None:
         self.run("DELETE FROM aiolock.turns")

@@ -1,0 +1,3 @@
+"""Locks in ZooKeeper, by its own recipe: ephemeral sequential nodes and watches. Curator's `InterProcessMutex` keeps
+the same queues.
+"""

@@ -1,0 +1,54 @@
+"""Where an ensemble of ZooKeeper is: what a URL says."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from urllib.parse import unquote, urlsplit
+
+from ...errors import ConfigurationError
+from ..coordinator.members import member
+
+PORT = 2181
+
+
+class ZooKeeperAddress:
+    """What a URL says: `zookeeper://[user:password@]host[:port],…[/chroot]`.
+
+    Args:
+        url: as given.
+
+    Attributes:
+        members: host and port of each, in an order that differs between processes, so that each server has its share.
+        user, password: who uses it; "" for nobody.
+        tls: how it is encrypted; None: it is not.
+        root: before every path; "" for none.
+        shown: the servers and the root, for people.
+
+    Raises:
+        ConfigurationError: a URL that cannot work.
+    """
+
+    tls: ssl.SSLContext | None = None
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        names, _, hosts = parts.netloc.rpartition("@")
+        self.root: str = unquote(parts.path).rstrip("/")
+        self.shown: str = hosts + self.root
+        found = [_server(one) for one in hosts.split(",")]
+        self.members: list[tuple[str, int]] = random.sample(found, len(found))
+        user, _, password = names.partition(":")
+        self.user: str = unquote(user)
+        self.password: str = unquote(password)
+        if parts.query or parts.fragment:
+            raise ConfigurationError("", f"the URL of ZooKeeper at {self.shown} has options: it has none")
+        if any(part in ("", ".", "..", "zookeeper") for part in self.root.split("/")[1:]):
+            raise ConfigurationError("", f"ZooKeeper has no folder {self.root!r} for locks: write another path")
+
+
+def _server(text: str) -> tuple[str, int]:
+    found = member(text, PORT)
+    if found is None:
+        raise ConfigurationError("", f"{text!r} is no server of ZooKeeper: write zookeeper://host:port,host:port")
+    return found

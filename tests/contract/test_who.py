@@ -1,0 +1,136 @@
+"""Who holds a name, and who waits for it, wherever it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiolock import ConfigurationError, HolderInfo, LockManager, WaiterInfo
+
+from .places import Place, nobody_waits, until
+
+NAME = "order:42"
+
+
+@pytest.fixture
+async def checkout(place: Place) -> Any:
+    """A process with a name."""
+    async with place.manager(ttl=place.ttl, name="checkout") as manager:
+        yield manager
+
+
+async def shown(lock: Any, count: int) -> list[WaiterInfo]:
+    """The queue, once it has so many places."""
+    async with asyncio.timeout(10):
+        while len(queue := await lock.waiters()) < count:  # noqa: ASYNC110 - a server sets no event here
+            await asyncio.sleep(0.005)
+    return queue
+
+
+async def test_the_holder_of_a_lock(checkout: LockManager, locks: LockManager) -> None:
+    """Kept by Looking.holders."""
+    looker = locks.lock(NAME)
+    assert await looker.holders() == []
+    async with checkout.lock(NAME, metadata="nightly") as lease, checkout.lock(NAME):
+        (holder,) = await looker.holders()
+        info = await looker.info()
+    assert info is not None
+    assert isinstance(holder, HolderInfo)
+    assert holder.process == info.holder
+    assert holder.process.startswith("checkout@")
+    assert (holder.metadata, holder.fence, holder.depth, holder.permits) == ("nightly", lease.fence, 2, 1)
+    assert 0 < holder.ttl <= 60.0
+    assert len(holder.manager) == 8
+
+
+@pytest.mark.not_in_queues("it does not tell for how long")
+async def test_since_when(place: Place, locks: LockManager) -> None:
+    if not locks._runtime.backend.abilities.queues:
+        return  # its servers have clocks of their own
+    lock = locks.lock(NAME)
+    async with lock:
+        (holder,) = await lock.holders()
+    assert holder.held_for is not None
+    assert 0 <= holder.held_for < 60.0
+
+
+@nobody_waits
+async def test_who_waits_for_a_lock(checkout: LockManager, locks: LockManager, others: LockManager) -> None:
+    """Kept by Looking.waiters."""
+    lock = locks.lock(NAME)
+    if not locks._runtime.backend.abilities.queues:
+        with pytest.raises(ConfigurationError, match="not offered by a quorum"):
+            await lock.waiters()
+        return
+    assert await lock.waiters() == []
+    async with locks.fair_lock(NAME):
+        first = asyncio.create_task(checkout.fair_lock(NAME).acquire())
+        await shown(lock, 1)
+        second = asyncio.create_task(others.fair_lock(NAME).acquire())
+        one, two = await shown(lock, 2)
+        (holder,) = await lock.holders()
+        assert (one.position, two.position, one.wants, one.alive) == (1, 2, "task", True)
+        assert one.process.startswith("checkout@")
+        assert len({one.manager, two.manager, holder.manager}) == 3
+    for task in (first, second):
+        await (await task).release()
+    assert await lock.waiters() == []
+
+
+async def test_the_holders_of_a_semaphore(checkout: LockManager, locks: LockManager) -> None:
+    if not locks._runtime.backend.abilities.queues:
+        return
+    some = locks.semaphore("api", 5)
+    async with some.acquire(2) as two, checkout.semaphore("api", 5, metadata="bulk").acquire(3) as three:
+        one, other = await some.holders()
+        assert [(holder.permits, holder.fence) for holder in (one, other)] == [(2, two.fence), (3, three.fence)]
+        assert (one.metadata, other.metadata) == (None, "bulk")
+        assert other.process.startswith("checkout@")
+        task = asyncio.create_task(checkout.semaphore("api", 5).acquire(4))
+        (waiter,) = await shown(some, 1)
+        assert (waiter.wants, waiter.permits) == ("permits", 4)
+        assert waiter.process.startswith("checkout@")
+        task.cancel()
+        await asyncio.wait([task])
+    await until(lambda: task.done())
+
+
+async def test_both_sides_of_a_read_write_lock(checkout: LockManager, locks: LockManager) -> None:
+    if not locks._runtime.backend.abilities.queues:
+        return
+    rw, theirs = locks.rw_lock("page"), checkout.rw_lock("page")
+    async with rw.read, theirs.read:
+        assert len(await rw.holders()) == 2
+        task = asyncio.create_task(theirs.write.acquire())
+        (waiter,) = await shown(rw, 1)
+        assert waiter.wants == "write"
+    lease = await task
+    (holder,) = await rw.holders()
+    assert holder.process.startswith("checkout@")
+    assert holder.fence == lease.fence
+    await lease.release()
+
+
+@pytest.mark.not_in_queues("there are no conditions")
+@pytest.mark.not_in_threads("it has its own")
+async def test_who_waits_for_a_condition(checkout: LockManager, locks: LockManager) -> None:
+    if not locks._runtime.backend.abilities.queues:
+        return
+    lock = checkout.lock(NAME)
+    ready = checkout.condition(lock)
+    seen = locks.condition(locks.lock(NAME))
+
+    async def wait() -> None:
+        async with lock:
+            await ready.wait()
+
+    assert await seen.waiters() == []
+    task = asyncio.create_task(wait())
+    (waiter,) = await shown(seen, 1)
+    assert waiter.wants == "notification"
+    assert waiter.process.startswith("checkout@")
+    async with locks.lock(NAME):
+        await seen.notify()
+    await task

@@ -1,0 +1,172 @@
+"""Real servers of ZooKeeper: one for each worker of a run; tests that break one start their own. Asked by the words
+that a server knows, and by kazoo, so that nothing of what is tested asks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from aiolock.testing.server import _free_port
+from tests.support.maven import jars
+
+from .members import Member
+from .running import keep, release
+
+POM = Path(__file__).parents[1] / "zookeeper/java/pom.xml"
+TICK_MS = 500
+
+
+def class_path() -> str:
+    """Of the server, and of Curator. Skips the test where there is no Java, no Maven or no repository."""
+    return f"{jars(POM, 'zookeeper')}/*"
+
+
+class ZooKeeper:
+    """An ensemble of its own.
+
+    Args:
+        members: how many.
+        options: more lines of their configuration.
+
+    Attributes:
+        members: its servers.
+    """
+
+    def __init__(self, members: int = 1, *options: str) -> None:
+        jars_of = class_path()
+        self.folder = Path(tempfile.mkdtemp(prefix="aiolock-zk-"))
+        self._using = keep(self.folder)
+        self._client: KazooClient | None = None
+        self.peers = [(_free_port(), _free_port()) for _ in range(members)]
+        self.members = []
+        for at in range(members):
+            port, home = _free_port(), self.folder / f"s{at}"
+            home.mkdir()
+            (home / "zoo.cfg").write_text("\n".join([*self._lines(home, port, at), *options]))
+            java = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars_of)
+            server = ("-Dzookeeper.forceSync=no", "org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            self.members.append(Member([*java, *server, str(home / "zoo.cfg")], self.folder / f"s{at}.log", port))
+
+    def _lines(self, home: Path, port: int, at: int) -> Iterator[str]:
+        yield f"dataDir={home}"
+        yield f"clientPort={port}"
+        yield "clientPortAddress=127.0.0.1"
+        yield f"tickTime={TICK_MS}"
+        yield "initLimit=20"
+        yield "syncLimit=10"
+        yield "maxSessionTimeout=40000"
+        yield "admin.enableServer=false"
+        yield "4lw.commands.whitelist=*"
+        yield "maxClientCnxns=0"
+        if len(self.peers) > 1:
+            (home / "myid").write_text(str(at + 1))
+            for number, ports in enumerate(self.peers):
+                peer, election = self.seen_by(at, number, ports)
+                yield f"server.{number + 1}=127.0.0.1:{peer}:{election}"
+
+    def seen_by(self, at: int, number: int, ports: tuple[int, int]) -> tuple[int, int]:
+        """The ports at which one server reaches another."""
+        return ports
+
+    def start(self) -> ZooKeeper:
+        """Start all, and wait for a leader."""
+        for member in self.members:
+            member.start()
+        self.wait()
+        return self
+
+    def wait(self, seconds: float = 60.0) -> None:
+        """Wait until all serve."""
+        end = time.monotonic() + seconds
+        while not all(mode(member) for member in self.members):
+            if time.monotonic() > end:
+                raise TimeoutError(self.members[0].log.read_text()[-2000:])
+            time.sleep(0.05)
+
+    def leader(self) -> Member | None:
+        """The member that leads, or is alone; None if there is none."""
+        return next((member for member in self.members if mode(member) in ("leader", "standalone")), None)
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.hosts}"
+
+    @property
+    def client(self) -> KazooClient:
+        """Another program's."""
+        if self._client is None:
+            self._client = KazooClient(self.hosts, timeout=10.0)
+            self._client.start(30)
+        return self._client
+
+    def children(self, path: str) -> list[str]:
+        """The names below a node; none if there is no such node."""
+        try:
+            return sorted(self.client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def flush(self) -> None:
+        """Delete all."""
+        for name in self.children("/"):
+            if name != "zookeeper":
+                with contextlib.suppress(NoNodeError):
+                    self.client.delete(f"/{name}", recursive=True)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+            self._client = None
+        for member in self.members:
+            member.kill()
+        release(self._using)
+
+    def __enter__(self) -> ZooKeeper:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def word(member: Member, text: str) -> str:
+    """What a server answers to a word of four letters; "" if nothing."""
+    answer = b""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", member.port), 1.0) as link:
+        link.settimeout(2.0)
+        link.sendall(text.encode())
+        while part := link.recv(65536):
+            answer += part
+    return answer.decode()
+
+
+def mode(member: Member) -> str:
+    """ "leader", "follower", "standalone"; "" if it does not serve."""
+    lines = word(member, "srvr").splitlines()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("Mode")), "")
+
+
+@functools.cache
+def shared() -> ZooKeeper:
+    """The server of this worker, until it ends."""
+    made = ZooKeeper()
+    atexit.register(made.close)
+    return made.start()
