@@ -120,11 +120,7 @@ def exclusive(
         async def pay(order: str, amount: int) -> str: ...
         ```
     """
-    check_busy(busy, timeout, "wait", "skip", "raise")
-    if outage not in ("raise", "run"):
-        raise ConfigurationError("", f'outage must be "raise" or "run", not {outage!r}')
-    if not isinstance(timeout, Default):
-        check_timeout("", "timeout", timeout)
+    check_options(busy, timeout, outage)
     if isinstance(locks, LockManager):
         locks.lock("checks the options", **options)
     elif not callable(locks):
@@ -149,13 +145,11 @@ def exclusive(
                 try:
                     lease = await take(lock, busy, timeout)
                     if lease is None:
-                        logger.debug("%r is busy: skipped", lock.name, extra={"lock_name": lock.name})
+                        tell_skipped(lock.name)
                         return None
                     guard = lease
                 except Unavailable as error:
-                    if outage == "raise" or not _away(error, lock, busy, timeout):
-                        raise
-                    logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
+                    runs_without(error, lock, busy, timeout, outage)
                 async with guard as held:  # nothing is awaited between the grant and this line
                     await service.begin()
                     with running_under(held):
@@ -164,6 +158,29 @@ def exclusive(
         return call
 
     return decorate
+
+
+def check_options(busy: str, timeout: float | timedelta | Default | None, outage: str) -> None:
+    """Raise a `ConfigurationError` unless these options of a decorator can work."""
+    check_busy(busy, timeout, "wait", "skip", "raise")
+    if outage not in ("raise", "run"):
+        raise ConfigurationError("", f'outage must be "raise" or "run", not {outage!r}')
+    if not isinstance(timeout, Default):
+        check_timeout("", "timeout", timeout)
+
+
+def tell_skipped(name: str) -> None:
+    """A call was skipped."""
+    logger.debug("%r is busy: skipped", name, extra={"lock_name": name})
+
+
+def runs_without(
+    error: Unavailable, lock: Lock, busy: str, timeout: float | timedelta | Default | None, outage: str
+) -> None:
+    """Raise the error, unless the function shall run without its lock then."""
+    if outage == "raise" or not _away(error, lock, busy, timeout):
+        raise error
+    logger.warning("runs without lock %r: %s", lock.name, error, extra={"lock_name": lock.name})
 
 
 def _away(error: Unavailable, lock: Lock, busy: str, timeout: float | timedelta | Default | None) -> bool:

@@ -16,6 +16,7 @@ import aiolock.events
 import aiolock.recipes
 import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.recipes
 import aiolock.sync.redisson
 import aiolock.testing
 from aiolock import AiolockError, LockManager, LockOptions, LossReason
@@ -118,6 +119,7 @@ def test_every_public_name_has_a_reference() -> None:
         aiolock.redisson,
         aiolock.testing,
         aiolock.sync,
+        aiolock.sync.recipes,
         aiolock.sync.redisson,
     ):
         again = {name for name in module.__all__ if getattr(module, name) is getattr(aiolock, name, None)}

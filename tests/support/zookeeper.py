@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import functools
 import socket
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ class ZooKeeper:
         self.folder = Path(tempfile.mkdtemp(prefix="aiolock-zk-"))
         self._using = keep(self.folder)
         self._client: KazooClient | None = None
+        self._silent: list[socket.socket] = []
         self.peers = [(_free_port(), _free_port()) for _ in range(members)]
         self.members = []
         for at in range(members):
@@ -63,8 +65,8 @@ class ZooKeeper:
         yield "clientPortAddress=127.0.0.1"
         yield f"tickTime={TICK_MS}"
         yield "initLimit=20"
-        yield "syncLimit=10"
-        yield "maxSessionTimeout=40000"
+        yield "syncLimit=4"
+        yield "maxSessionTimeout=120000"
         yield "admin.enableServer=false"
         yield "4lw.commands.whitelist=*"
         yield "maxClientCnxns=0"
@@ -113,6 +115,18 @@ class ZooKeeper:
             self._client.start(30)
         return self._client
 
+    def plant(self, prefix: str, data: bytes, seconds: float) -> str:
+        """Make an ephemeral node with a number, as a process that then falls silent; return its path."""
+        link = socket.create_connection(("127.0.0.1", self.members[0].port), 5.0)
+        self._silent.append(link)
+        _ask(link, struct.pack(">iqiq", 0, 0, round(seconds * 1000), 0) + _text(bytes(16)) + b"\0")
+        anyone = struct.pack(">ii", 1, 31) + _text(b"world") + _text(b"anyone")
+        made = _ask(
+            link, struct.pack(">ii", 1, 1) + _text(prefix.encode()) + _text(data) + anyone + struct.pack(">i", 3)
+        )
+        (size,) = struct.unpack_from(">i", made, 16)
+        return made[20 : 20 + size].decode()
+
     def children(self, path: str) -> list[str]:
         """The names below a node; none if there is no such node."""
         try:
@@ -122,6 +136,9 @@ class ZooKeeper:
 
     def flush(self) -> None:
         """Delete all."""
+        for link in self._silent:
+            link.close()
+        self._silent.clear()
         for name in self.children("/"):
             if name != "zookeeper":
                 with contextlib.suppress(NoNodeError):
@@ -132,6 +149,8 @@ class ZooKeeper:
             self._client.stop()
             self._client.close()
             self._client = None
+        for link in self._silent:
+            link.close()
         for member in self.members:
             member.kill()
         release(self._using)
@@ -145,6 +164,18 @@ class ZooKeeper:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _text(value: bytes) -> bytes:
+    return struct.pack(">i", len(value)) + value
+
+
+def _ask(link: socket.socket, packet: bytes) -> bytes:
+    link.sendall(_text(packet))
+    with link.makefile("rb") as answers:
+        (size,) = struct.unpack(">i", answers.read(4))
+        answer: bytes = answers.read(size)
+        return answer
 
 
 def word(member: Member, text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiolock import LossReason
+from aiolock.backends.coordinator import CoordinatorBackend
+from aiolock.backends.coordinator.store import OwnPlace
 from aiolock.core.holding.hold import Hold
 from aiolock.core.holding.release import Release
 from aiolock.core.waiting import handoff
@@ -12,6 +14,7 @@ from aiolock.core.waiting.queue_entry import QueueEntry
 
 from ..mutations import Mutation, deadline_from_arrival, grant_dropped, resent_ignored, unasked
 from ..plan import Fault
+from ..queues import SimulatedQueues
 from .faults import ALL_CHUNKS, LATE
 
 
@@ -45,6 +48,22 @@ def revoked_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Hold, "lose", kept)
 
 
+def return_untold(patch: pytest.MonkeyPatch) -> None:
+    """Nobody asks again when a store of queues is back."""
+    patch.setattr(CoordinatorBackend, "_back", lambda self: setattr(self, "unreachable", None))
+
+
+def places_untainted(patch: pytest.MonkeyPatch) -> None:
+    """A place that was asked for without an answer is given up as one that was not."""
+    leave = SimulatedQueues.leave
+
+    async def unaware(self: SimulatedQueues, own: OwnPlace, clean: bool) -> bool:
+        own.tainted = False
+        return await leave(self, own, clean)
+
+    patch.setattr(SimulatedQueues, "leave", unaware)
+
+
 MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     untainted: ("wait-ghosts", Fault("sever", 0.0, 1, 0.4, ALL_CHUNKS)),
     transfer_unjudged: ("local", Fault("refuse", 0.0, 0, 0.2)),
@@ -53,6 +72,8 @@ MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     resent_ignored: ("wait", Fault("lose_reply", 0.0, 0)),
     deadline_from_arrival: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
     unasked: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
+    return_untold: ("wait-queues", Fault("sever", 0.0, 1)),
+    places_untainted: ("wait-queues-ghosts", Fault("sever", 0.0, 0, 0.4, ALL_CHUNKS)),
 }
 """Each with the scene in which it shows, and the fault that shows it at one step at least.
 
