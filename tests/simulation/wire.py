@@ -82,7 +82,7 @@ class ObjectServer(Server):
 
 
 class Line(asyncio.Protocol):
-    """A client's end of a connection. `Line.open` makes one.
+    """A client's end of a connection: `open` it.
 
     Args:
         transport: its end.
