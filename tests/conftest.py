@@ -8,6 +8,7 @@ import gc
 import importlib
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ import trustme
 
 from aiolock.testing.server import URL_VARIABLE, RedisServer
 
-from .support import redis_cli, replication
+from .support import in_memory, redis_cli, replication
 from .support.cluster import Cluster, start_cluster
 from .support.sentinels import SentinelSet, start_sentinels
 from .support.shares import shared_out
@@ -54,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "TMPDIR" not in os.environ and in_memory.has_room():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(in_memory.FOLDER)  # also of servers and workers
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "own_loop: run on asyncio's own loop only, as the command line does")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")

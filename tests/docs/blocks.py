@@ -32,12 +32,11 @@ HOW_TO = (
     "lock",
     "testing",
     "topologies",
-    "troubleshooting",
 )
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    *(ROOT / f"docs/reference/{name}.md" for name in ("asyncio", "recipes")),
+    *(ROOT / f"docs/reference/{name}.md" for name in ("recipes",)),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
