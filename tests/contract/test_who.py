@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, HolderInfo, LockManager, WaiterInfo
+from aiolock import BackendError, ConfigurationError, HolderInfo, LockManager, WaiterInfo, WaitTimeout
 
 from .places import Place, nobody_waits, until
 
@@ -191,3 +191,61 @@ async def test_sides_and_permits_of_this_process(locks: LockManager) -> None:
         ]
     async with rw.write:
         assert [one.side for one in await own(locks.leases)] == ["write"]
+
+
+def waitable(locks: LockManager) -> list[Any]:
+    """What can be waited for here, each as it is made."""
+    if not locks._runtime.backend.abilities.queues:
+        return [locks.lock]
+    if locks._runtime.backend.abilities.requests is not None:
+        return [locks.lock, locks.rw_lock]
+    return [locks.lock, locks.rw_lock, locks.multi_lock]
+
+
+async def test_waiting_until_it_is_free(locks: LockManager, others: LockManager) -> None:
+    """It takes nothing, so another one comes in at once. Kept by Vacancy.wait_free."""
+    for here, there in zip(waitable(locks), waitable(others), strict=True):
+        mine, theirs = here(NAME), there(NAME)
+        holder = getattr(theirs, "write", theirs)
+        assert await mine.wait_free() is True
+        lease = await holder.acquire()
+        for timeout in (0, 0.02):
+            with pytest.raises(WaitTimeout, match="was not free within"):
+                await mine.wait_free(timeout)
+        waiting = [asyncio.create_task(mine.wait_free()) for _ in range(2)]
+        await asyncio.sleep(0.03)
+        assert not any(task.done() for task in waiting)
+        waiting[1].cancel()
+        await lease.release()
+        assert await asyncio.wait_for(waiting[0], 10) is True
+        await asyncio.wait(waiting)
+        async with holder.acquire(timeout=0):
+            pass
+
+
+@pytest.mark.not_in_threads("what asks is another object there")
+async def test_an_outage_does_not_end_the_wait(
+    locks: LockManager, others: LockManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But the first look is told what happens. Kept by `except BackendError`."""
+    lock, looks = locks.lock(NAME), 0
+    look, transient = type(lock).is_locked, True
+
+    async def refused(self: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 1 and transient:
+            return True
+        if looks < 4:
+            raise BackendError(NAME, "away", transient=transient)
+        return await look(self)
+
+    monkeypatch.setattr(type(lock), "is_locked", refused)
+    assert await lock.wait_free(10) is True
+    assert looks == 4
+    looks = 1
+    with pytest.raises(BackendError, match="away"):
+        await lock.wait_free()
+    looks, transient = 1, False
+    with pytest.raises(BackendError, match="away"):
+        await lock.wait_free()

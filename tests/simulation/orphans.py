@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from aiolock.backends.coordinator import CoordinatorBackend
+from aiolock.backends.transactional.backend import TransactionalBackend
 from aiolock.core.holding.release import Release
 
 from .plan import Plan
 from .process import NEVER, Process
 from .queues import SimulatedQueues
+from .rows import SimulatedDatabase
 from .world import World
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ def _quiet(backend: Any) -> bool:
     """Whether it is connected, and nothing is on its way."""
     if isinstance(backend, CoordinatorBackend):
         return bool(cast(SimulatedQueues, backend._store).up and not backend._tasks)
+    if isinstance(backend, TransactionalBackend):
+        return cast(SimulatedDatabase, backend._engine).up and not backend._waiting and not backend._asked
     session = backend._session
     return session is not None and not session.replies.pending and backend._outbox.empty
 

@@ -95,7 +95,7 @@ class Plan:
             it.
         reopens: seconds after which a process that could not open its manager tries again.
         stays: seconds for which a process stays open after its work, so that what an open manager heals is seen.
-        store: what keeps the locks: "redis", or "queues", as etcd does.
+        store: what keeps the locks: "redis"; "queues", as etcd does; or "rows", as a database does.
     """
 
     noise: str = ""

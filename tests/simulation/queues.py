@@ -1,14 +1,13 @@
-"""A server that keeps queues, as etcd does, and the store with which a process reaches it. What is on the wire are only
-the numbers of requests, answers and messages: the rest is kept beside it.
-"""
+"""A server that keeps queues, as etcd does, and the store with which a process reaches it."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from aiolock.backends.coordinator.paths import Paths
 from aiolock.backends.coordinator.store import Away, Lost, Moved, OwnPlace, Place, Refusal, Store, View
@@ -16,9 +15,9 @@ from aiolock.clock import Clock
 from aiolock.errors import BackendError
 from tests.support.queue_store import Queues, adopt
 
-from .network import Connection, Connector, Transport
+from .network import Connection, Connector
 from .process import Process
-from .server import Server
+from .wire import Line, ObjectServer, Request
 from .world import World
 
 PAUSE = 0.01
@@ -26,20 +25,8 @@ PAUSE = 0.01
 PATHS = Paths("aiolock")
 
 
-class Request(NamedTuple):
-    """What a store asks for.
-
-    Attributes:
-        what: the method of `Queues`, "watch", "listen" or "send".
-        words: its arguments.
-    """
-
-    what: str
-    words: tuple[Any, ...]
-
-
-class QueueServer(Server):
-    """One server. Its clock counts seconds that its leases last: setting it ends them early.
+class QueueServer(ObjectServer):
+    """One server. Its clock counts the seconds that its leases last: setting it ends them early.
 
     Args:
         world, kill, around: see `Server`.
@@ -51,9 +38,7 @@ class QueueServer(Server):
         self.queues.later = self._later  # type: ignore[method-assign]
         self.queues.stores.add(self)
         self.truth = QueueTruth(self.queues)
-        self.things: list[Any] = []  # what the numbers on the wire mean
-        self._parts: defaultdict[int, bytes] = defaultdict(bytes)  # by connection: the beginning of a line
-        self._watches: defaultdict[int, dict[OwnPlace, Sequence[str]]] = defaultdict(dict)
+        self._watches: defaultdict[int, dict[OwnPlace, Sequence[str]]] = defaultdict(dict)  # by connection, as all
         self._ears: defaultdict[int, set[str]] = defaultdict(set)
         self._dead: set[str] = set()
 
@@ -70,41 +55,18 @@ class QueueServer(Server):
 
     def disconnected(self, connection: Connection) -> None:
         super().disconnected(connection)
-        for kept in (self._parts, self._watches, self._ears):
-            cast(dict[int, Any], kept).pop(connection.id, None)
+        self._watches.pop(connection.id, None)
+        self._ears.pop(connection.id, None)
 
-    def number(self, thing: object) -> bytes:
-        """Put it on the wire."""
-        self.things.append(thing)
-        return b"%d\n" % (len(self.things) - 1)
-
-    def feed(self, connection: Connection, data: bytes) -> None:
-        """Bytes have arrived."""
+    def answer(self, connection: Connection, request: Request) -> object:
+        """See `ObjectServer.answer`."""
         self.queues.expire()
-        *lines, rest = (self._parts[connection.id] + data).split(b"\n")
-        self._parts[connection.id] = rest
-        for line in lines:
-            if connection.open:
-                self._run(connection, int(line))
-
-    def _run(self, connection: Connection, at: int) -> None:
-        request: Request = self.things[at]
-        self.runs += 1
-        number = self.runs
-        self._around("before", number, connection.process)
-        if not connection.open:
-            return
-        answer: object
+        if self.refuses:
+            return Refusal(self.refuses, transient=True)
         try:
-            if self.refuses:
-                raise Refusal(self.refuses, transient=True)
-            answer = getattr(self, f"_{request.what}", self._queue)(connection, request)
+            return getattr(self, f"_{request.what}", self._queue)(connection, request)
         except Refusal as refusal:
-            answer = refusal
-        self.world.note(request.what, f"{number}: {_short(request)}", connection.name)
-        self._around("after", number, connection.process)
-        if connection.open:
-            connection.down.send(self.number((at, answer)))
+            return refusal
 
     def _queue(self, connection: Connection, request: Request) -> object:
         """What the queues do: return the answer, and the place as it is then; it lasts for so many seconds."""
@@ -141,7 +103,7 @@ class QueueServer(Server):
     def _send(self, connection: Connection, request: Request) -> object:
         for id, ears in self._ears.items():
             if request.words[0] in ears:
-                self.connections[id].down.send(self.number(request))
+                self.push(id, request)
         return None, None
 
     def _watch(self, connection: Connection, request: Request) -> object:
@@ -160,38 +122,7 @@ class QueueServer(Server):
                     self._tell(id, own, key, gone)
 
     def _tell(self, id: int, own: OwnPlace, key: str, gone: bool) -> None:
-        self.connections[id].down.send(self.number(Request("moved", (own, key, gone))))
-
-
-def _short(request: Request) -> str:
-    return " ".join(
-        f"{word.path}/{word.owner}" if isinstance(word, OwnPlace) else str(word)[:80] for word in request.words
-    )
-
-
-class Line(asyncio.Protocol):
-    """One connection of a store.
-
-    Args:
-        transport: its end.
-        store: told of what comes.
-    """
-
-    def __init__(self, transport: Transport, store: SimulatedQueues) -> None:
-        self.transport = transport
-        self._store = store
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._store.heard(int(line))
-
-    def eof_received(self) -> None:
-        self._store.end(self, ConnectionError("the server has closed it"))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._store.end(self, error or ConnectionError("it was closed"))
+        self.push(id, Request("moved", (own, key, gone)))
 
 
 class SimulatedQueues(Store):
@@ -214,14 +145,13 @@ class SimulatedQueues(Store):
         self._patience = patience
         self._line: Line | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._answers: dict[int, asyncio.Future[Any]] = {}
         self._watched: dict[OwnPlace, Sequence[str]] = {}
         self._ears: dict[str, Callable[[str], None]] = {}
 
     @property
     def up(self) -> bool:
         """Whether it is connected, and nothing is on its way."""
-        return self._line is not None and not self._answers
+        return self._line is not None and self._line.quiet
 
     async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved, self._lost, self._back = moved, lost, back
@@ -233,11 +163,9 @@ class SimulatedQueues(Store):
             raise Away(_away(why), ran=False) from why
 
     async def _connect(self) -> None:
-        transport = (await self._connector.reach()).transport
-        line = self._line = Line(transport, self)
-        transport.set_protocol(line)
+        self._line = await Line.open(self._connector, self._server, self._heard, self._ended)
         for mailbox in self._ears:
-            self._post("listen", mailbox)
+            self._line.post("listen", mailbox)
         self._there.set()
 
     async def _connect_again(self) -> None:
@@ -250,63 +178,27 @@ class SimulatedQueues(Store):
                 await asyncio.sleep(PAUSE)
         self._back()
 
-    def end(self, line: Line, why: Exception) -> None:
-        """The connection is lost."""
-        if line is not self._line:
-            return
+    def _ended(self, why: Exception) -> None:
         self._line = None
-        line.transport.abort()
         self._there.clear()
         self._watched.clear()
-        answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            if not answer.done():
-                answer.set_exception(Away(_away(why)))
-                answer.exception()
         self._lost(_away(why), False)
         self._connecting = asyncio.get_running_loop().create_task(self._connect_again())
 
-    def heard(self, number: int) -> None:
-        """Something has come."""
-        self._heard(self._server.things[number])
-
-    def _heard(self, thing: Any) -> None:
-        if isinstance(thing, Request):
-            if thing.what == "send":
-                mailbox, text = thing.words
-                self._ears[mailbox](text)
-            elif thing.words[1] in self._watched.get(thing.words[0], ()):
-                self._moved(*thing.words)
-            return
-        at, result = thing
-        answer = self._answers.pop(at, None)
-        if answer is None or answer.done():
-            return
-        if isinstance(result, Refusal):
-            answer.set_exception(Refusal(str(result), result.transient))
-        else:
-            answer.set_result(result)
-
-    def _post(self, what: str, *words: Any) -> int:
-        assert self._line is not None
-        self._line.transport.write(self._server.number(Request(what, words)))
-        return len(self._server.things) - 1
+    def _heard(self, request: Request) -> None:
+        if request.what == "send":
+            mailbox, text = request.words
+            self._ears[mailbox](text)
+        elif request.words[1] in self._watched.get(request.words[0], ()):
+            self._moved(*request.words)
 
     async def _ask(self, what: str, *words: Any) -> Any:
-        line = self._line
-        if line is None:
+        if self._line is None:
             raise Away(_away(ConnectionError("there is none")), ran=False)
-        at = self._post(what, *words)
-        answer = self._answers[at] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(self._patience):
-                return await answer
-        except TimeoutError:
-            why = TimeoutError(f"no answer within {self._patience} s")
-            self.end(line, why)
-            raise Away(_away(why)) from None
-        finally:
-            self._answers.pop(at, None)
+            return await self._line.ask(self._patience, what, *words)
+        except OSError as why:
+            raise Away(_away(why)) from why
 
     async def _about(self, what: str, own: OwnPlace, *more: Any) -> Any:
         asked = self.clock.now()
@@ -352,7 +244,7 @@ class SimulatedQueues(Store):
     def listen(self, mailbox: str, hear: Callable[[str], None]) -> None:
         self._ears[mailbox] = hear
         if self._line is not None:
-            self._post("listen", mailbox)
+            self._line.post("listen", mailbox)
 
     async def send(self, mailbox: str, text: str) -> None:
         await self._ask("send", mailbox, text)
@@ -364,7 +256,10 @@ class SimulatedQueues(Store):
         if keys:
             self._watched[own] = keys
         if keys or before:
-            self._post("watch", own, keys, seen)
+            self._line.post("watch", own, keys, seen)
+
+    def most_ms(self, own: OwnPlace) -> float:
+        return math.inf
 
     def expiry(self, own: OwnPlace) -> float:
         return float(own.lasts or 0.0)
@@ -372,7 +267,7 @@ class SimulatedQueues(Store):
     async def aclose(self) -> None:
         line, self._line = self._line, None
         if line is not None:
-            line.transport.close()
+            line.hang_up()
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait((self._connecting,))

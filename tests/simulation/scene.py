@@ -8,6 +8,7 @@ from aiolock import BackendError, LockManager
 from aiolock.backends.base import Backend
 from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.redis import RedisBackend
+from aiolock.backends.transactional.backend import TransactionalBackend
 
 from .actor import COUNT, Actor
 from .fault import Faults
@@ -17,9 +18,12 @@ from .orphans import Orphans
 from .plan import Plan
 from .process import Process
 from .queues import QueueServer, SimulatedQueues
+from .rows import RowServer, SimulatedDatabase
 from .server import Server
 from .world import Violation, World
 
+SERVERS: dict[str, type[Server]] = {"redis": Server, "queues": QueueServer, "rows": RowServer}
+"""By what keeps the locks."""
 LOOK = 0.25
 """Seconds between two looks at what depends on time alone."""
 
@@ -35,7 +39,7 @@ class Scene:
         self.plan = plan
         self.world = World(plan.noise)
         self.faults = Faults(self)
-        self.server = (QueueServer if plan.store == "queues" else Server)(self.world, plan.kill, self.faults.around)
+        self.server = SERVERS[plan.store](self.world, plan.kill, self.faults.around)
         self.model = Model(self.world, plan, self.server)
         self.server.forced = self.model.revokes
         self.orphans = Orphans(self.world, self.server.truth, plan)
@@ -83,6 +87,9 @@ class Scene:
         if isinstance(self.server, QueueServer):
             store = SimulatedQueues(connector, self.server, process, plan.ttl / 6)
             backend = CoordinatorBackend(store, "aiolock", plan.request_timeout)
+        elif isinstance(self.server, RowServer):
+            engine = SimulatedDatabase(connector, self.server, process, plan.ttl / 6)
+            backend = TransactionalBackend(engine, process.clock, plan.request_timeout)
         else:
             backend = RedisBackend(connector, clock=process.clock, request_timeout=plan.request_timeout)
         self.managers.append(

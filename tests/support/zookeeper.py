@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from aiolock.testing.server import _free_port
 from tests.support.maven import jars
@@ -77,7 +77,7 @@ class ZooKeeper:
                 yield f"server.{number + 1}=127.0.0.1:{peer}:{election}"
 
     def seen_by(self, at: int, number: int, ports: tuple[int, int]) -> tuple[int, int]:
-        """The ports at which one server reaches another."""
+        """The ports at which a follower reaches its leader, and at which one server votes with another."""
         return ports
 
     def start(self) -> ZooKeeper:
@@ -141,7 +141,7 @@ class ZooKeeper:
         self._silent.clear()
         for name in self.children("/"):
             if name != "zookeeper":
-                with contextlib.suppress(NoNodeError):
+                with contextlib.suppress(NoNodeError, NotEmptyError):  # a manager may be there
                     self.client.delete(f"/{name}", recursive=True)
 
     def close(self) -> None:

@@ -210,6 +210,16 @@ class Store(Protocol):
     async def look(self, path: str) -> View:
         """Return the queue."""
 
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        """Return the paths of some names in a namespace in which there may be something, and what to go on after, "" if
+        these are the last.
+
+        Args:
+            root: of the namespace.
+            after: what was returned before; the root to begin with.
+            most: places that are read, about.
+        """
+
     async def claim(self, own: OwnPlace) -> bool:
         """Nothing is in its way: note that; set its fence, and `abandoned`. False if the place is gone. The place lasts
         for about its ttl from then on.

@@ -119,9 +119,9 @@ class EtcdStore(Store):
         done = await self._txn([], [get(first, end), get(last)])
         return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1))[:2])
 
-    async def paths(self, first: str, end: str, most: int) -> tuple[list[str], str]:
-        """Return the paths of some names in which there is something, and where to go on, "" if these are the last."""
-        done = await self._txn([], [page(first.encode(), end.encode(), most)])
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        first = f"{root}/" if after == root else after
+        done = await self._txn([], [page(first.encode(), f"{root}0".encode(), most)])
         keys = [pair.data(1).decode(errors="replace") for pair in done.pairs(0)]
         more = f"{keys[-1]}\0" if len(keys) == most else ""
         return [key.removesuffix("#last") if key.endswith("#last") else key.rpartition("/")[0] for key in keys], more

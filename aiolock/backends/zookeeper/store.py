@@ -6,6 +6,7 @@ vanishes. The name's own data are the fence of the last one that had all of a re
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 
@@ -49,6 +50,7 @@ class ZooKeeperStore(Store):
         self._inside: Counter[str] = Counter()  # own places, by the path of their queue
         self._mailboxes: list[Mailbox] = []
         self._timer: Timer | None = None
+        self._sweeps_at = math.inf
         self._tasks: set[asyncio.Task[None]] = set()
         self._sessions = Sessions(self._source, self.clock, lost, self._back)
         await self._sessions.open()
@@ -140,6 +142,13 @@ class ZooKeeperStore(Store):
         places = await places_of(session, node, nodes_in(names))
         shared, held = await fence_in(fences[0]), await fence_in(fences[1])
         return View(places, seen, max(shared or 0, held or 0), held is not None)
+
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        session, node = await self._main(), self._node(root)
+        session.ask(Op.SYNC, jute.text(node))
+        kinds, _ = await children(session.ask(Op.GET_CHILDREN, jute.read(node)))
+        asked = {kind: session.ask(Op.GET_CHILDREN, jute.read(f"{node}/{kind}")) for kind in kinds}
+        return [f"{root}/{kind}/{name}" for kind, one in asked.items() for name in (await children(one))[0]], ""
 
     async def claim(self, own: OwnPlace) -> bool:
         if own not in self._due or own.lasts.over:
@@ -248,8 +257,14 @@ class ZooKeeperStore(Store):
         if own not in self._due:
             self._inside[own.path] += 1
         self._due[own] = when
-        if self._timer is None:
-            self._timer = self.clock.call_at(min(self._due.values()), self._sweep)
+        if when < self._sweeps_at:
+            self._sweep_at(when)
+
+    def _sweep_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._sweeps_at = when
+        self._timer = self.clock.call_at(when, self._sweep) if self._due else None
 
     def _forget(self, own: OwnPlace) -> None:
         if self._due.pop(own, None) is not None:
@@ -259,12 +274,11 @@ class ZooKeeperStore(Store):
 
     def _sweep(self) -> None:
         """A session that has other places, too, lives on: what nobody keeps must be ended by us."""
-        now, self._timer = self.clock.now(), None
+        now = self.clock.now()
         for own in [own for own, due in self._due.items() if due <= now]:
             self._forget(own)
             self._ending[own] = self._spawn(self._end(own))
-        if self._due:
-            self._timer = self.clock.call_at(min(self._due.values()), self._sweep)
+        self._sweep_at(min(self._due.values(), default=math.inf))
 
     async def _end(self, own: OwnPlace) -> None:
         attempt = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiolock import LossReason
+from aiolock import AiolockError, LossReason
 from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.coordinator.store import OwnPlace
+from aiolock.backends.transactional.engine import Unavailable
 from aiolock.core.holding.hold import Hold
 from aiolock.core.holding.release import Release
 from aiolock.core.waiting import handoff
@@ -64,6 +65,16 @@ def places_untainted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SimulatedQueues, "leave", unaware)
 
 
+def doubt_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What a database did not answer counts as not done."""
+    begin = Unavailable.__init__
+
+    def sure(self: Unavailable, error: AiolockError, ran: bool = False, lost: bool = False) -> None:
+        begin(self, error, False, lost)
+
+    patch.setattr(Unavailable, "__init__", sure)
+
+
 MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     untainted: ("wait-ghosts", Fault("sever", 0.0, 1, 0.4, ALL_CHUNKS)),
     transfer_unjudged: ("local", Fault("refuse", 0.0, 0, 0.2)),
@@ -73,6 +84,7 @@ MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     deadline_from_arrival: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
     unasked: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
     return_untold: ("wait-queues", Fault("sever", 0.0, 1)),
+    doubt_forgotten: ("wait-rows-ghosts", Fault("lose_reply", 0.0, 0)),
     places_untainted: ("wait-queues-ghosts", Fault("sever", 0.0, 0, 0.4, ALL_CHUNKS)),
 }
 """Each with the scene in which it shows, and the fault that shows it at one step at least.

@@ -71,5 +71,9 @@ QUEUED = (
 )
 IN_QUEUES = {f"{name}-queues": replace(SCENES[name], store="queues") for name in QUEUED}
 """Locks in a store that keeps queues, as etcd does."""
-SCENES |= IN_QUEUES
-SCENES |= {f"{name}-ghosts": replace(SCENES[name], abandoned=0.5 * TTL) for name in ("wait-queues", "local-queues")}
+IN_ROWS = {f"{name}-rows": replace(plan, store="rows") for name, plan in SCENES.items() if "-" not in name}
+"""Locks in a database."""
+del IN_ROWS["redisson-rows"]
+SCENES |= IN_QUEUES | IN_ROWS
+OTHER_GHOSTS = ("wait-queues", "local-queues", "wait-rows")
+SCENES |= {f"{name}-ghosts": replace(SCENES[name], abandoned=0.5 * TTL) for name in OTHER_GHOSTS}
