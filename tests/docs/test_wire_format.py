@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from aiolock import Lease, LockManager
-from aiolock.recipes import once
+from aiolock.recipes import exclusive, once
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.foreign import used_by
 from aiolock.scripts.keys import Keys
@@ -30,7 +30,9 @@ Stage = Callable[[LockManager, LockManager, redis.Redis, AsyncExitStack], Awaita
 def listings() -> list[tuple[str, dict[str, str]]]:
     """The keys and their fields, in the order of the page."""
     found = re.findall(r"^> HGETALL (.+)\n((?: *\d+\) .*\n)+)", PAGE, re.MULTILINE)
-    words = [(key, [word.replace(r"\n", "\n") for word in WORD.findall(lines)]) for key, lines in found]
+    words = [
+        (key, [word.replace(r"\n", "\n").replace(r"\"", '"') for word in WORD.findall(lines)]) for key, lines in found
+    ]
     return [
         (key, dict(zip(words[::2], words[1::2], strict=True))) for key, words in words if not key.endswith(":alive")
     ]
@@ -129,7 +131,15 @@ async def runs(one: LockManager, _: LockManager, link: redis.Redis, stack: Async
     await job.run(nothing)
 
 
-STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, rw, closed, opened, condition, runs)
+async def outcome(one: LockManager, _: LockManager, link: redis.Redis, stack: AsyncExitStack) -> None:
+    @exclusive(one, key=lambda: "report", busy="join")
+    async def call() -> int:
+        return 3
+
+    await call()
+
+
+STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, rw, closed, opened, condition, runs, outcome)
 
 
 @pytest.fixture
