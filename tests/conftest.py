@@ -47,7 +47,9 @@ strays: list[tuple[str, str]] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
-    what = "run what concerns clusters and Sentinels, what takes long, and the contract on a cluster and a database"
+    what = (
+        "run what concerns clusters and Sentinels, what takes long, and the contract where `make test` runs parts of it"
+    )
     parser.addoption("--topologies", action="store_true", help=what)
     what = "run only what `make test-slow` runs; without it, what `make test` runs, or the files that you name wholly"
     parser.addoption("--slow", action="store_true", help=what)
