@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,16 @@ def _key(pem: bytes) -> bytes:
     known = serialization.load_pem_private_key(pem, None)
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return known.private_bytes(*form)
+
+
+async def listening(port: int) -> None:
+    """Wait until the server does; it begins with the port without TLS."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(ConnectionError):
+                (await asyncio.open_connection("127.0.0.1", port))[1].close()
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_tls(tmp_path: Path) -> None:
@@ -40,6 +52,7 @@ async def test_tls(tmp_path: Path) -> None:
     with ZooKeeper(1, *options):
         url = f"zookeepers://localhost:{port}?ca={files['ca']}"
         both = f"{url}&cert={files['cert']}&key={files['key']}"
+        await listening(port)
         async with LockManager(both) as locks, locks.lock("a") as lease:
             await lease.renew()
         refused = {
