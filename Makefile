@@ -88,7 +88,7 @@ test-servers: $(VENV)/.ready-test ## the tests that meet a server, on each in AI
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m tests.server_matrix $(ARGS)
 
 # Fewer workers: each test has a dozen processes.
-test-topologies: $(VENV)/.ready-test ## the contract on a cluster and a database; failovers and kills, under load
+test-topologies: $(VENV)/.ready-test ## the contract at each place; failovers and kills, under load
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist worksteal --topologies \
 		tests/contract tests/cluster tests/databases tests/sentinel tests/topologies $(ARGS)
 

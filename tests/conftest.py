@@ -8,6 +8,7 @@ import gc
 import importlib
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ import trustme
 
 from aiolock.testing.server import URL_VARIABLE, RedisServer
 
-from .support import redis_cli, replication
+from .support import in_memory, redis_cli, replication
 from .support.cluster import Cluster, start_cluster
 from .support.sentinels import SentinelSet, start_sentinels
 from .support.shares import shared_out
@@ -46,7 +47,9 @@ strays: list[tuple[str, str]] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--uvloop", action="store_true", help="run every test on uvloop instead of asyncio's own loop")
-    what = "run what concerns clusters and Sentinels, what takes long, and the contract on a cluster and a database"
+    what = (
+        "run what concerns clusters and Sentinels, what takes long, and the contract where `make test` runs parts of it"
+    )
     parser.addoption("--topologies", action="store_true", help=what)
     what = "run only what `make test-slow` runs; without it, what `make test` runs, or the files that you name wholly"
     parser.addoption("--slow", action="store_true", help=what)
@@ -54,6 +57,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if "TMPDIR" not in os.environ and in_memory.has_room():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(in_memory.FOLDER)  # also of servers and workers
     config.addinivalue_line("markers", "any_loop: run on asyncio's own loop and on uvloop")
     config.addinivalue_line("markers", "own_loop: run on asyncio's own loop only, as the command line does")
     config.addinivalue_line("markers", "takes_long: runs with --topologies only")
@@ -62,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")
     config.addinivalue_line("markers", "not_in_queues(why): what a store without scripts has not, or has otherwise")
+    config.addinivalue_line("markers", "not_in_zookeeper(why): what it has otherwise than other stores with queues")
     config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
 
 

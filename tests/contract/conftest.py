@@ -11,7 +11,7 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import etcd, mysql, postgres, redis_cli
+from tests.support import etcd, mysql, postgres, redis_cli, zookeeper
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
@@ -27,32 +27,56 @@ from .places import (
     QuorumPlace,
     RedisPlace,
 )
-from .queues import EtcdPlace, MemoryQueuePlace
+from .queues import EtcdPlace, MemoryQueuePlace, ZooKeeperPlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
 PLACES = (
     *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
-    *("queues", "etcd"),
+    *("queues", "etcd", "zookeeper"),
 )
-QUEUES = ("queues", "etcd")
+QUEUES = ("queues", "etcd", "zookeeper")
 REPEATED = ("mysql",)
-TOPOLOGIES = ("cluster", "postgres", "mysql", "etcd")
+TOPOLOGIES = ("cluster", "sqlite", "postgres", "mysql", "etcd", "zookeeper", "polling")
+"""Where the whole contract runs in `make test-topologies` only."""
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
     *("test_semaphore.py", "test_semaphore_parts.py", "test_holder.py", "test_request_release.py", "test_clients.py"),
     "test_who.py",
 )
+LOOKS = ("test_lock.py", "test_lock_queue.py", "test_latch.py", "test_condition.py", "test_redisson_lock.py")
+"""What polling changes: how one learns of one's turn, of a loss, of a latch that opens, and of a notification."""
+SCRIPTED = ("test_lock.py", "test_lock_queue.py", "test_who.py")
+"""The seam between the scripts and a database: requests, messages, cancellation, fences, losses, the queue."""
+IN_PARTS = {
+    "cluster": (),
+    "polling": LOOKS,
+    "postgres": SCRIPTED,
+    "mysql": SCRIPTED,
+    "etcd": ("test_lock.py",),
+    "zookeeper": ("test_lock.py",),
+    "sqlite": (
+        *(*SCRIPTED, "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_latch.py", "test_condition.py"),
+        *("test_once.py", "test_holder.py", "test_resume.py", "test_request_release.py"),
+    ),
+}
+"""What runs there in `make test`, too: what a place has for itself. The file stands for all stores of rows, so each
+kind of lock is there once; what two kinds do in the same way, the scripts do in memory and on a server.
+"""
 IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_who.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --topologies, of these tests run only those on a cluster and on a database."""
-    choose(
-        config, items, lambda item: _place_of(item) not in QUEUES or item.get_closest_marker("not_in_queues") is None
-    )
+    """With --topologies, of these tests run only those at the places of which `make test` runs parts."""
+    for marker, places in (("not_in_queues", QUEUES), ("not_in_zookeeper", ("zookeeper",))):
+        without(config, items, marker, places)
     if config.getoption("--topologies"):
         choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in TOPOLOGIES)
+
+
+def without(config: pytest.Config, items: list[pytest.Item], marker: str, places: tuple[str, ...]) -> None:
+    """Leave out what has a marker, at these places."""
+    choose(config, items, lambda item: _place_of(item) not in places or item.get_closest_marker(marker) is None)
 
 
 def _place_of(item: pytest.Item) -> object:
@@ -81,20 +105,14 @@ def _repeats(test: pytest.Item, place: str) -> bool:
 def _means(test: pytest.Item, place: str) -> bool:
     if test.path.name.startswith("test_redisson") and place not in ("memory", "redis", "polling"):
         return False  # it is refused elsewhere
-    if place == "polling":
-        return test.get_closest_marker("not_polling") is None
+    if place == "polling" and test.get_closest_marker("not_polling") is not None:
+        return False
     if place in QUEUES and test.path.name not in IN_QUEUES:
         return False
-    if place == "etcd" and test.path.name != "test_lock.py":
-        return bool(test.config.getoption("--topologies"))  # in memory it is the same backend
-    if place in QUEUES:
-        return True
     if place == "threads":
         return test.path.name in IN_THREADS and test.get_closest_marker("not_in_threads") is None
-    if place == "cluster":
+    if place in IN_PARTS and test.path.name not in IN_PARTS[place]:
         return bool(test.config.getoption("--topologies"))
-    if place in ("postgres", "mysql") and test.path.name not in ("test_lock.py", "test_lock_queue.py", "test_who.py"):
-        return bool(test.config.getoption("--topologies"))  # it runs the scripts that the file runs; here, their seam
     if place in ("quorum", "replicated") and test.path.name not in (
         "test_lock.py",
         "test_request_release.py",
@@ -180,6 +198,12 @@ def mysql_place() -> Iterator[MySQLPlace]:
 def etcd_place() -> EtcdPlace:
     """A cluster of one, empty."""
     return EtcdPlace(etcd.shared())
+
+
+@pytest.fixture
+def zookeeper_place() -> ZooKeeperPlace:
+    """An ensemble of one, empty."""
+    return ZooKeeperPlace(zookeeper.shared())
 
 
 @pytest.fixture

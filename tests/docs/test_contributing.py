@@ -63,24 +63,24 @@ def test_each_step_is_in_its_file(walk: str) -> None:
     assert [(file, name) for file, name in steps if name not in {*members(PACKAGE / file)}] == []
 
 
-@pytest.mark.parametrize("section", [*EVENING, "The words"])
-def test_each_name_exists(section: str) -> None:
+def test_each_name_exists() -> None:
     """Broken by a name in backquotes, in a walk or among the words, that no file of the package has."""
     files = [*PACKAGE.rglob("*.py")]
     known = {name for path in files for name in members(path)}
     words = {word for path in files for word in names(path)}
     unknown = []
-    for name in quoted(TEXTS[section]):
-        if name.endswith(".lua"):
-            found = (PACKAGE / "scripts/lock" / name).exists()
-        elif "/" in name:
-            found = (PACKAGE / name.removeprefix("aiolock/")).exists()
-        elif re.fullmatch(r"\w+\.\w+", name):
-            found = name in known
-        else:
-            found = not name.isidentifier() or name in words
-        if not found:
-            unknown.append(name)
+    for section in (*EVENING, "The words"):
+        for name in quoted(TEXTS[section]):
+            if name.endswith(".lua"):
+                found = (PACKAGE / "scripts/lock" / name).exists()
+            elif "/" in name:
+                found = (PACKAGE / name.removeprefix("aiolock/")).exists()
+            elif re.fullmatch(r"\w+\.\w+", name):
+                found = name in known
+            else:
+                found = not name.isidentifier() or name in words
+            if not found:
+                unknown.append((section, name))
     assert unknown == []
 
 

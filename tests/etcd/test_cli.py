@@ -1,81 +1,19 @@
-"""The command line on a cluster: it shows what is there, and changes nothing but what you tell it to."""
+"""What the command line finds out about a cluster."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 from pathlib import Path
 
 import pytest
 
-from aiolock import LockLost, LockManager
 from aiolock.backends.etcd.reader import MemberStatus
 from aiolock.cli.etcd_examination import examine_member
 from tests.cli.conftest import CommandLine
-from tests.sqlite.test_cli import scene
 from tests.support.etcd import Etcd
 
 
-@pytest.fixture
-def aiolock(server: Etcd, tmp_path: Path) -> CommandLine:
-    return CommandLine(server.url, tmp_path)
-
-
-async def test_ls_and_info(server: Etcd, aiolock: CommandLine) -> None:
-    """Kept by EtcdReader."""
-    async with scene(server.url):
-        listed = await asyncio.to_thread(aiolock, "ls", "--json")
-        assert listed.exit_code == 0, listed.output
-        assert {view["name"] for view in json.loads(listed.output)} == {"order:42", "api", "catalog"}
-        some = await asyncio.to_thread(aiolock, "ls", "order:*", "--json")
-        assert [view["name"] for view in json.loads(some.output)] == ["order:42"]
-        told = await asyncio.to_thread(aiolock, "info", "order:42")
-        assert told.exit_code == 0, told.output
-        assert "charge" in told.output
-        assert "waiting" in told.output
-
-
-async def test_a_vanished_holder(server: Etcd, locks: LockManager, aiolock: CommandLine) -> None:
-    lease = await locks.lock("a").acquire()
-    for pair in server.pairs("aiolock/lock/a/", "aiolock/lock/a0"):
-        server.delete(pair["key"])
-    told = await asyncio.to_thread(aiolock, "info", "a")
-    assert "lock a: abandoned" in told.output
-    with pytest.raises(LockLost):
-        await lease.release()
-    nothing = await asyncio.to_thread(aiolock, "info", "b")
-    assert nothing.exit_code == 1
-
-
-async def test_many_names(server: Etcd, aiolock: CommandLine) -> None:
-    """It takes pages. Kept by `EtcdStore.paths`."""
-    async with LockManager(server.url) as locks:
-        held = [await locks.lock(f"n/{number}").acquire() for number in range(30)]
-        from aiolock.backends.etcd.reader import EtcdReader
-
-        reader = EtcdReader(server.url)
-        found = [key async for keys in reader.scan("aiolock:*:{n/*}*", most=7) for key in keys]
-        await reader.close()
-        assert set(found) == {f"aiolock:lock:{{n/{number}}}" for number in range(30)}
-        for lease in held:
-            await lease.release()
-
-
-async def test_force_release(locks: LockManager, aiolock: CommandLine) -> None:
-    lease = await locks.lock("a").acquire()
-    done = await asyncio.to_thread(aiolock, "force-release", "a", "--yes")
-    assert done.exit_code == 0, done.output
-    with pytest.raises(LockLost):
-        await lease.release()
-
-
-def test_run(aiolock: CommandLine) -> None:
-    done = aiolock("run", "a", "--", "true")
-    assert done.exit_code == 0, done.output
-
-
-def test_doctor(aiolock: CommandLine) -> None:
-    done = aiolock("doctor")  # what it thinks of the version is tested below
+def test_doctor(server: Etcd, tmp_path: Path) -> None:
+    done = CommandLine(server.url, tmp_path)("doctor")  # what it thinks of the version is tested below
     assert "etcd 3." in done.output
     assert "you name one member" in done.output
 

@@ -197,9 +197,8 @@ class Database:
     def look(self, sql: str) -> list[Any]:
         """Execute a statement, committed; wait for no one who has it locked."""
         if self._of_postgres:
-            with psycopg.connect(self.address, autocommit=True, options="-c lock_timeout=2s") as link:
-                cursor = link.execute(sql)
-                return cursor.fetchall() if cursor.description else []
+            cursor = postgres.owner().execute(sql)
+            return cursor.fetchall() if cursor.description else []
         connection = sqlite3.connect(self.address, timeout=2, isolation_level=None)
         try:
             return connection.execute(sql).fetchall()

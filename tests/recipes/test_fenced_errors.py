@@ -11,7 +11,6 @@ from typing import Any
 
 import aiosqlite
 import asyncpg
-import psycopg
 import pytest
 from sqlalchemy.ext import asyncio as alchemy
 
@@ -76,11 +75,11 @@ async def test_a_shorter_limit_of_the_user_stays(lease: Any, dsn: str) -> None:
 
 async def test_without_the_rights(lease: Any, dsn: str) -> None:
     """The note says which, and does not speak of a table that is there."""
-    with psycopg.connect(dsn, autocommit=True) as link:
-        (role,) = link.execute("SELECT 'of_' || current_database()").fetchone()  # roles belong to the whole server
-        link.execute(f"CREATE ROLE {role}")
-        link.execute(f"GRANT USAGE ON SCHEMA public TO {role}")
-        link.execute(f"GRANT SELECT ON aiolock_fences TO {role}")
+    link = postgres.owner()
+    (role,) = link.execute("SELECT 'of_' || current_database()").fetchone()  # roles belong to the whole server
+    link.execute(f"CREATE ROLE {role}")
+    link.execute(f"GRANT USAGE ON SCHEMA public TO {role}")
+    link.execute(f"GRANT SELECT ON aiolock_fences TO {role}")
     async with over_asyncpg(dsn) as connection:
         await connection.execute(f"SET ROLE {role}")
         with pytest.raises(asyncpg.InsufficientPrivilegeError) as error:

@@ -30,10 +30,9 @@ def dsn() -> str:
     return postgres.anew(doc, "INSERT INTO doc VALUES (1, '')", FENCES_TABLE)
 
 
-def written(dsn: str) -> str:
-    with psycopg.connect(dsn, autocommit=True) as link:
-        (found,) = link.execute("SELECT text FROM doc").fetchone()
-        return str(found)
+def written() -> str:
+    (found,) = postgres.owner().execute("SELECT text FROM doc").fetchone()
+    return str(found)
 
 
 @asynccontextmanager
@@ -69,18 +68,17 @@ async def test_a_holder_commits_and_a_late_one_does_not(locks: LockManager, dsn:
         await link.execute("UPDATE aiolock_fences SET fence = fence - 1")
         async with fenced(lease, connection):
             await add(connection, "b")
-    assert written(dsn) == "ab"
+    assert written() == "ab"
 
 
 def test_a_thread(dsn: str, redis_url: str) -> None:
     with aiolock.sync.LockManager(redis_url) as locks, psycopg.connect(dsn) as connection, locks.lock("doc") as lease:
         with aiolock.sync.fenced(lease, connection):
             connection.execute("UPDATE doc SET text = 'a'")
-        with psycopg.connect(dsn, autocommit=True) as link:
-            link.execute("UPDATE aiolock_fences SET fence = fence + 1")
+        postgres.owner().execute("UPDATE aiolock_fences SET fence = fence + 1")
         with pytest.raises(LockLost, match="a later holder"), aiolock.sync.fenced(lease, connection):
             connection.execute("UPDATE doc SET text = 'x'")
-    assert written(dsn) == "a"
+    assert written() == "a"
 
 
 class Paused:
@@ -133,7 +131,7 @@ async def test_without_a_check_a_paused_holder_writes_over_the_next_one(locks: L
         await next_holder(locks, dsn)
         paused.go_on.set()
         await one
-    assert written(dsn) == "BA"
+    assert written() == "BA"
 
 
 async def test_a_check_that_comes_first_keeps_the_next_one_waiting(locks: LockManager, dsn: str) -> None:
@@ -149,7 +147,7 @@ async def test_a_check_that_comes_first_keeps_the_next_one_waiting(locks: LockMa
         paused.go_on.set()
         await one
         await other
-    assert written(dsn) == "B"
+    assert written() == "B"
 
 
 async def test_a_paused_holder_is_refused(locks: LockManager, dsn: str) -> None:
@@ -162,7 +160,7 @@ async def test_a_paused_holder_is_refused(locks: LockManager, dsn: str) -> None:
         paused.go_on.set()
         with pytest.raises((LockLost, asyncpg.PostgresError, asyncpg.InterfaceError)):
             await one
-    assert written(dsn) == "B"
+    assert written() == "B"
 
 
 async def test_a_paused_holder_that_has_written_does_not_keep_the_next_one_waiting(
@@ -174,7 +172,7 @@ async def test_a_paused_holder_that_has_written_does_not_keep_the_next_one_waiti
     await paused.pausing.wait()
     async with asyncio.timeout(ENOUGH):
         await next_holder(locks, dsn)
-    assert written(dsn) == "B"
+    assert written() == "B"
     paused.go_on.set()
     with pytest.raises(LockLost, match="was lost") as lost:
         await one
@@ -199,7 +197,7 @@ async def test_a_loss_is_told_although_the_session_is_gone(locks: LockManager, d
                 await outlast()
         assert "the database has ended the transaction itself" in lost.value.__notes__[0]
     lease.release()
-    assert written(dsn) == ""
+    assert written() == ""
 
 
 class HeldUp(FencedTransaction):
@@ -253,7 +251,7 @@ async def test_no_update_is_lost(locks: LockManager, dsn: str, where: str, monke
                 await increment(lease, link, going_on.set)
                 with pytest.raises(LockLost, match="a later holder has begun, so this transaction is rolled back"):
                     await late
-                assert written(dsn) == "+"
+                assert written() == "+"
             else:
                 await link.execute("SET default_transaction_isolation = 'serializable'")  # waiting is no conflict
                 following = asyncio.create_task(increment(lease, link))
@@ -262,7 +260,7 @@ async def test_no_update_is_lost(locks: LockManager, dsn: str, where: str, monke
                 going_on.set()
                 await late
                 await following
-                assert written(dsn) == "++"
+                assert written() == "++"
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from tests.support import locks, redisson_wire
 
 from .network import Connection
 from .process import Process
+from .truth import RedisTruth, Truth
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
@@ -42,11 +43,13 @@ class Server:
         jumped_us: how far its clock was set.
         runs: how many scripts it has run.
         forced: called with the owner and the fence of a hold that is taken away.
+        truth: what it keeps.
     """
 
     def __init__(self, world: World, kill: bool, around: Callable[[str, int, Process], None]) -> None:
         self.world = world
         self.store = Store(self.wall_us)
+        self.truth: Truth = RedisTruth(self.store)
         self.down = False
         self.busy_until = 0.0
         self.refuses = ""

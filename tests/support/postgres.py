@@ -4,6 +4,7 @@ versions 16 and 18, or the one whose folder `AIOLOCK_TEST_POSTGRES` names.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -102,13 +104,20 @@ def dsn() -> str:
     return url(name)
 
 
+@functools.cache
+def owner() -> psycopg.Connection[Any]:
+    """A session of this process in that database, which waits for no one who keeps something locked. It commits each
+    statement; a new session for each would cost more than what it does.
+    """
+    link = psycopg.connect(dsn(), autocommit=True, options="-c lock_timeout=10s")
+    atexit.register(link.close)
+    return link
+
+
 def anew(*statements: str) -> str:
     """Leave nothing in that database but what the statements make; return its address."""
-    with psycopg.connect(dsn(), autocommit=True) as link:
-        link.execute("DROP SCHEMA public CASCADE")
-        link.execute("CREATE SCHEMA public")
-        for statement in statements:
-            link.execute(statement)
+    for statement in ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public", *statements):
+        owner().execute(statement)
     return dsn()
 
 

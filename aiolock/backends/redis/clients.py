@@ -380,7 +380,8 @@ def _of_url(url: str) -> Recipe:
         raise ConfigurationError(
             "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
             "sqlite:///locks.db for a file, postgresql://user@host/database, mysql://user@host/database, "
-            "etcd://host:port, or memory:// for tests (percent-encode special characters in a password)"
+            "etcd://host:port, zookeeper://host:port, or memory:// for tests (percent-encode special characters in a "
+            "password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

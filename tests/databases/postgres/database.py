@@ -53,7 +53,7 @@ class PostgresDatabase(Database):
     def new(cls) -> PostgresDatabase:
         name = f"own_{postgres.dsn().rpartition('test_')[2].partition('?')[0]}_{next(NUMBERS)}"
         made = cls(postgres.url(name))
-        made.run(f"CREATE DATABASE {name}", url=postgres.dsn())
+        postgres.owner().execute(f"CREATE DATABASE {name}")
         return made
 
     @property
@@ -64,9 +64,9 @@ class PostgresDatabase(Database):
         return f"postgresql://postgres@127.0.0.1:{port}/{self.name}?sslmode=disable"
 
     def drop(self) -> None:
-        self.run(f"DROP DATABASE {self.name} WITH (FORCE)", url=postgres.dsn())
+        postgres.owner().execute(f"DROP DATABASE {self.name} WITH (FORCE)")
         for name in self._users:
-            self.run(f"DROP ROLE {name}", url=postgres.dsn())
+            postgres.owner().execute(f"DROP ROLE {name}")
 
     def connect(self, url: str = "") -> psycopg.Connection[Any]:
         return psycopg.connect(url or self.url, autocommit=True)
