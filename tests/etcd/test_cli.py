@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -11,28 +10,14 @@ import pytest
 from aiolock import LockLost, LockManager
 from aiolock.backends.etcd.reader import MemberStatus
 from aiolock.cli.etcd_examination import examine_member
+from tests.cli import stores
 from tests.cli.conftest import CommandLine
-from tests.sqlite.test_cli import scene
 from tests.support.etcd import Etcd
 
-
-@pytest.fixture
-def aiolock(server: Etcd, tmp_path: Path) -> CommandLine:
-    return CommandLine(server.url, tmp_path)
-
-
-async def test_ls_and_info(server: Etcd, aiolock: CommandLine) -> None:
-    """Kept by EtcdReader."""
-    async with scene(server.url):
-        listed = await asyncio.to_thread(aiolock, "ls", "--json")
-        assert listed.exit_code == 0, listed.output
-        assert {view["name"] for view in json.loads(listed.output)} == {"order:42", "api", "catalog"}
-        some = await asyncio.to_thread(aiolock, "ls", "order:*", "--json")
-        assert [view["name"] for view in json.loads(some.output)] == ["order:42"]
-        told = await asyncio.to_thread(aiolock, "info", "order:42")
-        assert told.exit_code == 0, told.output
-        assert "charge" in told.output
-        assert "waiting" in told.output
+aiolock = stores.aiolock
+test_force_release = stores.test_force_release
+test_ls_and_info = stores.test_ls_and_info
+test_run = stores.test_run
 
 
 async def test_a_vanished_holder(server: Etcd, locks: LockManager, aiolock: CommandLine) -> None:
@@ -59,19 +44,6 @@ async def test_many_names(server: Etcd, aiolock: CommandLine) -> None:
         assert set(found) == {f"aiolock:lock:{{n/{number}}}" for number in range(30)}
         for lease in held:
             await lease.release()
-
-
-async def test_force_release(locks: LockManager, aiolock: CommandLine) -> None:
-    lease = await locks.lock("a").acquire()
-    done = await asyncio.to_thread(aiolock, "force-release", "a", "--yes")
-    assert done.exit_code == 0, done.output
-    with pytest.raises(LockLost):
-        await lease.release()
-
-
-def test_run(aiolock: CommandLine) -> None:
-    done = aiolock("run", "a", "--", "true")
-    assert done.exit_code == 0, done.output
 
 
 def test_doctor(aiolock: CommandLine) -> None:
