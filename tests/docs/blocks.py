@@ -17,6 +17,7 @@ HOW_TO = (
     "sqlite",
     "database",
     "etcd",
+    "zookeeper",
     "deploy",
     "monitoring",
     "quorum",
@@ -42,6 +43,7 @@ PASTED = [
 SERVER_URL = "redis://localhost:6379/0"
 DATABASE_URL = "postgresql://app@localhost/app"
 ETCD_URL = "etcd://localhost:2379"
+ZOOKEEPER_URL = "zookeeper://localhost:2181"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from aiolock import Lease, LockManager
-from aiolock.recipes import once
+from aiolock.recipes import exclusive, once
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.foreign import used_by
 from aiolock.scripts.keys import Keys
@@ -130,7 +130,15 @@ async def runs(one: LockManager, _: LockManager, link: redis.Redis, stack: Async
     await job.run(nothing)
 
 
-STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, closed, opened, condition, runs)
+async def outcome(one: LockManager, _: LockManager, link: redis.Redis, stack: AsyncExitStack) -> None:
+    @exclusive(one, key=lambda: "report", busy="join")
+    async def call() -> int:
+        return 3
+
+    await call()
+
+
+STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, closed, opened, condition, runs, outcome)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, condition, latch, lock, multi, once, queue
+from aiolock.scripts import commands, condition, latch, lock, multi, once, outcome, queue
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
 from tests.support import locks, redisson_wire
@@ -17,7 +17,7 @@ from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
     script.sha: script
-    for family in (lock, queue, multi, latch, condition, once, redisson_wire)
+    for family in (lock, queue, multi, latch, condition, once, outcome, redisson_wire)
     for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000

@@ -130,7 +130,7 @@ class ZooKeeper:
     def children(self, path: str) -> list[str]:
         """The names below a node; none if there is no such node."""
         try:
-            return sorted(self.client.get_children(path))
+            return sorted(self.client.retry(self.client.get_children, path))
         except NoNodeError:
             return []
 

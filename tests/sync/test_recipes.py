@@ -13,7 +13,8 @@ import redis.asyncio
 
 import aiolock.recipes
 from aiolock import BackendError, ConfigurationError, LockLost
-from aiolock.recipes import Busy, NotRun, Run, RunStatus, Unavailable
+from aiolock.recipes import Busy, JoinFailed, NotRun, Run, RunStatus, Unavailable
+from aiolock.recipes.joining import Joining
 from aiolock.sync import LockManager
 from aiolock.sync.recipes import Election, current_lease, exclusive, guard, leader, once
 from aiolock.testing import MemoryBackend
@@ -90,6 +91,71 @@ def test_calls_wait_in_order(locks: LockManager) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(work, [0] * 8)) == [2] * 8
     assert most == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_calls_that_join_one(locks: LockManager, others: LockManager, worker: Worker, fails: bool) -> None:
+    """In threads of two processes, and those of tasks. Kept by `_join` and `_telling`."""
+    ran: list[int] = []
+    entered, leave = threading.Event(), threading.Event()
+
+    def work() -> list[int]:
+        ran.append(1)
+        entered.set()
+        assert leave.wait(ENOUGH)
+        if fails:
+            raise ZeroDivisionError("by zero")
+        return [len(ran)]
+
+    async def never() -> None:
+        raise AssertionError
+
+    first, second = (exclusive(one, key=lambda: NAME, busy="join")(work) for one in (locks, others))
+    task = aiolock.recipes.exclusive(others._core, key=lambda: NAME, busy="join")(never)
+    running = worker.begin(first)
+    assert entered.wait(ENOUGH)
+    with pytest.raises(Busy):
+        exclusive(others, key=lambda: NAME, busy="join", timeout=0.02)(work)()
+    known.clear()
+    with ThreadPoolExecutor(3) as pool:
+        joined = [pool.submit(second), pool.submit(first), pool.submit(lambda: others._portal.call("", task))]
+        until(lambda: len(known) == 3)
+        leave.set()
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            running.result(ENOUGH)
+        for one in joined:
+            with pytest.raises(JoinFailed, match="ZeroDivisionError: by zero"):
+                one.result(ENOUGH)
+    else:
+        assert [one.result(ENOUGH) for one in (running, *joined)] == [[1]] * 4
+    assert len(ran) == 1
+
+
+known: list[Joining] = []
+"""Of each call that knows which one it has joined."""
+
+
+@pytest.fixture(autouse=True)
+def joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Joining._ask
+    known.clear()
+
+    async def noted(self: Joining, fence: int) -> Any:
+        seen = await ask(self, fence)
+        if fence and self not in known:
+            known.append(self)
+        return seen
+
+    monkeypatch.setattr(Joining, "_ask", noted)
+
+
+def test_a_call_that_joins_may_call_itself(locks: LockManager) -> None:
+    @exclusive(locks, key=lambda _: NAME, busy="join")
+    def work(depth: int) -> int:
+        return depth if depth == 2 else work(depth + 1)
+
+    assert work(0) == 2
 
 
 def test_an_error_of_the_function_releases(locks: LockManager) -> None:
@@ -173,7 +239,7 @@ def test_wrong_managers_and_options() -> None:
     with pytest.raises(ConfigurationError, match=r"aiolock\.sync\.LockManager"):
         once(asynchronous, "a", window=1.0, repeat="never")
     with pytest.raises(ConfigurationError, match="busy must be"):
-        exclusive(lambda: asynchronous, key="a", busy="join")  # type: ignore[call-overload]
+        exclusive(lambda: asynchronous, key="a", busy="share")  # type: ignore[call-overload]
 
 
 # Once per window.

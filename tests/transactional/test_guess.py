@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -367,6 +368,25 @@ async def test_it_is_closed(one: FakeEngine) -> None:
     await one.stop()
     with pytest.raises(Unavailable, match="closed"):
         await waiting
+
+
+async def test_what_has_not_heard_that_it_is_cancelled(one: FakeEngine) -> None:
+    """It ends all the same. Kept by the second cancellation in GuessingEngine.stop."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # as asyncio.wait_for does, if an answer comes with it
+            begun.set()
+            await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    one.start(work())
+    await begun.wait()
+    await one.stop()
+    assert ended.is_set()
 
 
 def test_the_servers_time(clock: VirtualClock) -> None:

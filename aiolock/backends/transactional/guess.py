@@ -36,6 +36,8 @@ KEPT_US, LONGEST_US = 50_000, 900_000
 """For how long a name is kept for a manager that came too late, or for four round trips; and at most."""
 TRIES = 100
 """Decisions that may come too late in a row."""
+AGAIN = 0.1
+"""Seconds after which work that has not ended is cancelled again."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.3
 """Seconds before another attempt, while a name is kept for another manager: at least, and at most."""
 
@@ -111,11 +113,12 @@ class GuessingEngine(ABC):
     async def stop(self) -> None:
         """End all that was started."""
         loop = asyncio.get_running_loop()  # of those of a loop that was closed, nothing is left to wait for
-        work = [task for task in self._work if task is not asyncio.current_task() and task.get_loop() is loop]
-        for task in work:
-            task.cancel()
-        if work:
-            await asyncio.wait(work, timeout=self._timeout)
+        work = {task for task in self._work if task is not asyncio.current_task() and task.get_loop() is loop}
+        until = loop.time() + self._timeout
+        while work and (left := until - loop.time()) > 0:
+            for task in work:  # again, as asyncio.wait_for forgets it before Python 3.12 if an answer comes with it
+                task.cancel()
+            _, work = await asyncio.wait(work, timeout=min(left, AGAIN))
         self._plans, self._running, self._asking = [], False, False
 
     def forget(self) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import wraps
-from typing import Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from ...errors import ConfigurationError
 from ...primitives.options import DEFAULT, Default
-from ...recipes.exclusion import check_options, runs_without, tell_skipped
+from ...recipes.exclusion import check_options, limit_of, runs_without, tell_skipped
+from ...recipes.joining import Joining
 from ...recipes.key import namer
 from ...recipes.not_run import Unavailable
 from ...recipes.taking import take
 from ..lease import Lease
+from ..lock import Lock
 from ..manager import LockManager
 from ..options import LockOptions
 from .current import running_under
@@ -43,7 +45,7 @@ def exclusive(
     locks: LockManager | Callable[..., LockManager],
     *,
     key: str | Callable[..., str],
-    busy: Literal["wait", "raise"] = "wait",
+    busy: Literal["wait", "join", "raise"] = "wait",
     timeout: float | timedelta | Default | None = DEFAULT,
     outage: Literal["raise", "run"] = "raise",
     **options: Unpack[LockOptions],
@@ -65,7 +67,7 @@ def exclusive(
     locks: LockManager | Callable[..., LockManager],
     *,
     key: str | Callable[..., str],
-    busy: Literal["wait", "skip", "raise"] = "wait",
+    busy: Literal["wait", "join", "skip", "raise"] = "wait",
     timeout: float | timedelta | Default | None = DEFAULT,
     outage: Literal["raise", "run"] = "raise",
     **options: Unpack[LockOptions],
@@ -79,8 +81,10 @@ def exclusive(
     Args:
         locks: the manager; or a function that gets the first argument, for a method its `self`.
         key: a format string over the arguments, by their names; or a function of the arguments.
-        busy: what a call does while another one runs: `"wait"`, `"skip"` (returns None), or `"raise"` (`Busy`).
-        timeout: how many seconds `"wait"` waits before it raises `Busy`; None for no limit.
+        busy: what a call does while another one runs: `"wait"`, `"join"` (waits for its end, and returns its result,
+            from another thread or process as JSON, or raises `JoinFailed`), `"skip"` (returns None), or `"raise"`
+            (`Busy`).
+        timeout: how many seconds `"wait"` and `"join"` wait before they raise `Busy`; None for no limit.
         outage: what a call does if Redis cannot be asked: `"raise"` raises `Unavailable`; `"run"` runs the function
             without the lock, with a WARNING.
         options: as for `locks.lock()`.
@@ -105,6 +109,8 @@ def exclusive(
     check_options(busy, timeout, outage)
     if isinstance(locks, LockManager):
         locks.lock("checks the options", **options)
+        if busy == "join":
+            locks._core._runtime.backend.abilities.need_scripts(str(key), "calls that others join")
     elif not callable(locks):
         raise ConfigurationError(
             "",
@@ -123,20 +129,56 @@ def exclusive(
             manager = locks if isinstance(locks, LockManager) else locks(*subject)
             lock = manager.lock(name_of(*args, **kwargs), **options)
             guard: AbstractContextManager[Lease | None] = nullcontext()
+            joining: Joining | None = None
             try:
-                lease = lock._obtain_now(lambda: take(lock._core, busy, timeout))
+                if busy == "join":
+                    joining = Joining(lock._core._runtime, lock.name)
+                    lease, ended = _join(lock, joining, limit_of(lock._core, timeout))
+                    if ended is not None:
+                        return cast(R, ended())
+                else:
+                    lease = lock._obtain_now(lambda: take(lock._core, busy, timeout))
                 if lease is None:
                     tell_skipped(lock.name)
                     return None
                 guard = lease
             except Unavailable as error:
                 runs_without(error, lock._core, busy, timeout, outage)
-            with guard as held, running_under(held):
-                return fn(*args, **kwargs)
+            with guard as held, running_under(held), _telling(joining, held) as tell:
+                result = fn(*args, **kwargs)
+                tell(result)
+                return result
 
         return call
 
     return decorate
+
+
+def _join(lock: Lock, joining: Joining, timeout: float | None) -> tuple[Lease | None, Callable[[], Any] | None]:
+    """Return a lease under which the function runs, or what became of the call that ran."""
+    until = None if timeout is None else lock.clock.now() + timeout
+    while True:
+        lease = lock._obtain_now(lambda: take(lock._core, "skip", DEFAULT))
+        if lease is not None:
+            return lease, None
+        ended = lock._portal.call(lock.name, lambda: joining.follow(until))
+        if ended is not None:
+            return None, ended
+
+
+@contextmanager
+def _telling(joining: Joining | None, lease: Lease | None) -> Iterator[Callable[[object], None]]:
+    """Tell those that join how the block ends; not what is in another call of this thread, which tells that itself."""
+
+    def tell(result: object, error: BaseException | None = None) -> None:
+        if joining is not None and lease is not None and lease.depth == 1 and not lease.lost:
+            lease._portal.post(joining.tell, lease.fence, result, error)
+
+    try:
+        yield tell
+    except Exception as error:
+        tell(None, error)
+        raise
 
 
 def check_plain(fn: Callable[..., object], what: str) -> None:
