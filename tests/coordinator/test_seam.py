@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -159,3 +160,24 @@ async def test_a_ttl_that_becomes_longer_than_a_place_is_kept() -> None:
             with pytest.raises(BackendError, match=why):
                 await lease.renew(60.0)
             await lease.renew(6.0)
+
+
+async def test_a_permit_that_is_given_back_wakes_few(queues: Queues) -> None:
+    """The first that wait watch all that are in; each other one whom it follows. Kept by Places._follow."""
+    async with AsyncExitStack() as stack:
+        managers = [await stack.enter_async_context(manager(queues, liveness=60.0)) for _ in range(22)]
+        held = [await locks.semaphore("a", 2).acquire() for locks in managers[:2]]
+        waiting = []
+        for number, locks in enumerate(managers[2:], 3):
+            waiting.append(asyncio.create_task(locks.semaphore("a", 2).acquire()))
+            async with asyncio.timeout(5):
+                while len(queues.queue("aiolock/semaphore/a")) < number:  # noqa: ASYNC110 - it is not told
+                    await asyncio.sleep(0)
+        for at, one in enumerate(waiting):
+            before = queues.trips
+            await (held[at].release() if at < 2 else waiting[at - 2].result().release())
+            async with asyncio.timeout(5):
+                await one
+            assert queues.trips - before <= 8  # of a release, three looks, a claim, and what follows
+        for one in waiting[-2:]:
+            await one.result().release()

@@ -122,6 +122,8 @@ class Queues:
             return False
         own.lasts = self.prolong(own.key, own.ttl_ms)
         self._claim(own)
+        if own.told:
+            self.changed(own.path, own.key, gone=False)
         return True
 
     def _claim(self, own: OwnPlace) -> None:

@@ -124,8 +124,9 @@ class Places:
             self._store.watch(own, (), 0)
 
     def _follow(self, own: OwnPlace, view: View) -> None:
-        """Watch what must go first: the place before it, if that and this exclude each other whatever else there is; or
-        the last one that is in its way; or else all that are in, and the one before it.
+        """Watch what must go first: the place before it, if those two exclude each other whatever else there is; or the
+        last one that is in its way; or else all that are in, and the place before it. Who is further behind than all of
+        them let in waits until it is not: a place says when it is in. So few are woken by each that leaves.
         """
         before, capacity = own.before, own.capacity
         if own.weight >= capacity:
@@ -133,8 +134,9 @@ class Places:
         elif own.shared:
             watched = [place for place in before if weight_of(place, capacity) >= capacity][-1:]
         else:
-            watched = [place for at, place in enumerate(before[:-1]) if _taken(before[: at + 1], capacity) <= capacity]
-            watched += before[-1:]
+            count = inside(before, capacity)
+            near = len(before) - count < capacity
+            watched = [*before[:count], *before[count:][-1:]] if near else before[-capacity:][:1]
         self._store.watch(own, [place.key for place in watched], view.seen)
 
     def _queued(self, own: OwnPlace) -> Queued:

@@ -145,6 +145,11 @@ class OwnPlace:
         return self.weight >= self.capacity and (self.capacity == 1 or self.shared)
 
     @property
+    def told(self) -> bool:
+        """Whether who waits behind it watches it, to hear when it is in."""
+        return self.capacity > 1 and not self.shared
+
+    @property
     def noted(self) -> bool:
         """Whether the store notes how it ends."""
         return self.claimed and self.whole
@@ -222,7 +227,7 @@ class Store(Protocol):
 
     async def claim(self, own: OwnPlace) -> bool:
         """Nothing is in its way: note that; set its fence, and `abandoned`. False if the place is gone. The place lasts
-        for about its ttl from then on.
+        for about its ttl from then on. Of a name that several can have, who watches it is told of a change.
         """
 
     async def leave(self, own: OwnPlace, clean: bool) -> bool:

@@ -45,6 +45,11 @@ def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
     return data(2, data(1, key) + data(2, value) + num(3, lease))
 
 
+def touch(key: bytes) -> bytes:
+    """Write a key as it is: who watches it is told."""
+    return data(2, data(1, key) + num(5, 1) + num(6, 1))
+
+
 def get(key: bytes, end: bytes = b"", keys_only: bool = False) -> bytes:
     """Read a key; or all from there to before `end`, in the order in which they were created."""
     return data(1, data(1, key) + (data(2, end) + num(5, 1) + num(6, 2) if end else b"") + num(8, keys_only))

@@ -29,6 +29,7 @@ from .messages import (
     page,
     place_of,
     put,
+    touch,
     txn,
 )
 from .wire import Message
@@ -133,7 +134,8 @@ class EtcdStore(Store):
             known = _last((await self._txn([], [get(last)])).pairs(0))
             note = [] if known.fence == own.order else note
         own.tainted, tainted = True, own.tainted
-        asked = self._txn([made_by(key, own.order)], [get(last), *note])
+        told = [touch(key)] if own.told else []
+        asked = self._txn([made_by(key, own.order)], [get(last), *note, *told])
         done, kept = await asyncio.gather(asked, self._leases.freshen(own.lasts))
         own.tainted = tainted
         if done.succeeded and kept:

@@ -167,6 +167,8 @@ class ZooKeeperStore(Store):
             await answer(session.ask(Op.SET_DATA, jute.set_data(path, b"%d" % own.order)))
         elif own.shared:
             fence = max(shared or 0, fence) or await first_fence(session, path, own.order)
+        if own.told:
+            session.ask(Op.SET_DATA, jute.set_data(f"{path}/{own.key}", _value(own)))
         if own not in self._due:
             return False  # its time is over
         self._last_until(own, self.clock.now() + own.ttl_ms / 1000)
