@@ -12,6 +12,7 @@ from kazoo.recipe.lock import Lock as KazooLock
 
 from aiolock import BackendError, LockLost, LockManager
 from aiolock.backends.zookeeper.names import HELD, nodes_in
+from aiolock.backends.zookeeper.nodes import fence_in
 from tests.support.zookeeper import ZooKeeper, word
 
 QUEUE = "/aiolock/lock/a"
@@ -99,6 +100,51 @@ async def test_tasks_enter_in_their_order(server: ZooKeeper, locks: LockManager,
         await asyncio.gather(*(take(number, locks) for number in range(10)), *racing)
         order.remove(-1)
         assert order == list(range(10))
+
+
+async def test_a_grant_lasts_for_its_ttl(server: ZooKeeper, locks: LockManager, others: LockManager) -> None:
+    """However long ago its session was proved to be there. Kept by `ZooKeeperStore.claim`: `prove`."""
+    held = await others.lock("a").acquire()
+    waiting = asyncio.create_task(locks.lock("a").acquire())  # type: ignore[arg-type]
+    await until(lambda: len(nodes_in(server.children(QUEUE))) == 2)
+    (own,) = places_of(locks)
+    own.lasts._renewed -= 3.0
+    own.lasts._link.confirmed -= 3.0
+    await held.release()
+    async with asyncio.timeout(10):
+        lease = await waiting
+    assert lease.remaining() > 4.5
+    await lease.release()
+
+
+async def test_a_place_whose_time_is_over_is_not_granted(
+    server: ZooKeeper, locks: LockManager, others: LockManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being ended; its owner takes another. Kept by `ZooKeeperStore.claim`: `_due`."""
+    held = await others.lock("a").acquire()
+    waiting = asyncio.create_task(locks.lock("a").acquire())  # type: ignore[arg-type]
+    await until(lambda: len(nodes_in(server.children(QUEUE))) == 2)
+    (own,) = places_of(locks)
+    store: Any = locks._runtime.backend._store  # type: ignore[attr-defined]
+
+    async def late(asked: Any) -> int | None:
+        if own in store._due:
+            store._due[own] = 0.0
+            store._sweep()
+        return await fence_in(asked)
+
+    monkeypatch.setattr("aiolock.backends.zookeeper.store.fence_in", late)
+    order = own.order
+    await held.release()
+    async with asyncio.timeout(10):
+        lease = await waiting
+    assert lease.fence > order
+    await lease.release()
+
+
+def places_of(locks: LockManager) -> list[Any]:
+    """A process's places."""
+    return list(locks._runtime.backend._store._due)  # type: ignore[attr-defined]
 
 
 async def test_a_fixed_lease_ends_though_the_session_lives(locks: LockManager, others: LockManager) -> None:

@@ -13,6 +13,7 @@ from aiolock.backends.coordinator.store import Away
 from aiolock.backends.zookeeper import jute
 from aiolock.backends.zookeeper.address import ZooKeeperAddress
 from aiolock.backends.zookeeper.jute import Answered, Code, Mode, Op
+from aiolock.backends.zookeeper.link import Link
 from aiolock.backends.zookeeper.session import Session, lag, needed
 from aiolock.clock import SystemClock
 from aiolock.errors import AiolockError
@@ -243,3 +244,33 @@ async def test_a_user(server: ZooKeeper) -> None:
         session._link.fail(ConnectionError("the test has ended it"))  # type: ignore[union-attr]
         await session.ready()
         await session.ask(Op.GET_DATA, jute.read("/a"))
+
+
+async def test_one_timer(server: ZooKeeper) -> None:
+    """However often it is connected anew. Kept by `Session._schedule`."""
+    async with opened(server.url) as (session, told):
+        timers = []
+        for count in range(1, 4):
+            timers.append(session._timer)
+            session._link.fail(ConnectionError("the test has ended it"))  # type: ignore[union-attr]
+            await told.until(lambda count=count: told.backs == count)  # type: ignore[misc]
+        assert all(timer._handle.cancelled() for timer in timers if timer._handle)  # type: ignore[union-attr]
+        assert len({id(timer) for timer in [*timers, session._timer]}) == 4
+
+
+@pytest.mark.parametrize("error", [RuntimeError("unexpected"), UnicodeError("label too long")])
+async def test_it_is_connected_again_whatever_happens(
+    server: ZooKeeper, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Kept by `Session._connect`."""
+    async with opened(server.url) as (session, told):
+
+        async def fail(self: Link, *_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(Link, "open", fail)
+        session._link.fail(ConnectionError("the test has ended it"))  # type: ignore[union-attr]
+        await told.until(lambda: len(told.lost) > 1)
+        monkeypatch.undo()
+        await told.until(lambda: told.backs)
+        await session.prove()

@@ -140,20 +140,22 @@ class Session:
         """
         self._closing = True
         link = self._link
-        if link is not None and end:
-            await asyncio.wait((link.ask(Op.CLOSE, b""),), timeout=1.0)
-        self._link, self.watches = None, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if link is not None:
-            link.close()
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait((self._connecting,))
-        if not self._ready.done():
-            gone = BackendError("", "the connection to ZooKeeper is closed", transient=True)
-            self._ready.set_exception(Away(gone, ran=False))
-            self._ready.exception()
+        try:
+            if link is not None and end:
+                await asyncio.wait((link.ask(Op.CLOSE, b""),), timeout=1.0)
+        finally:
+            self._link, self.watches = None, None
+            if self._timer is not None:
+                self._timer.cancel()
+            if link is not None:
+                link.close()
+            if not self._ready.done():
+                gone = BackendError("", "the connection to ZooKeeper is closed", transient=True)
+                self._ready.set_exception(Away(gone, ran=False))
+                self._ready.exception()
+            if self._connecting is not None:
+                self._connecting.cancel()
+                await asyncio.wait((self._connecting,))
 
     # Connections.
 
@@ -168,7 +170,7 @@ class Session:
                 greeting = await link.greet(asked)
                 if self._address.user:
                     link.authenticate(self._address.user, self._address.password)
-        except (OSError, TimeoutError, ConnectionError) as error:
+        except Exception as error:  # whatever it is, the next attempt may succeed
             link.close()
             raise Away(self._unreached(link, error), ran=False) from error
         except BaseException:
@@ -238,6 +240,8 @@ class Session:
         return min(PATIENCE, max(LEAST, self.timeout / 8))
 
     def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()  # of the connection before
         self._timer = self._clock.call_at(self._clock.now() + min(self.timeout / 12, 1.5) / 2, self._tick)
 
     def _tick(self) -> None:
