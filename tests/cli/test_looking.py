@@ -417,6 +417,16 @@ async def test_force_release_of_windows_and_latches(cli: CommandLine) -> None:
         assert (result.exit_code, result.stderr) == (1, "aiolock: nothing is known of once 'report:1'\n")
 
 
+def test_force_release_leaves_those_of_another_version(cli: CommandLine) -> None:
+    """And says so. Kept by _can_end: `refusal`."""
+    with redis_cli.client(cli.url) as link:
+        link.hset("aiolock:latch:{job:9}", mapping={"version": "0.9", "left": "1"})
+        result = cli("force-release", "--yes", "--kind", "latch", "job:*")
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "is used by aiolock 0.9" in result.stderr
+        assert link.exists("aiolock:latch:{job:9}")
+
+
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
 async def test_force_release_asks(cli: CommandLine, answer: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["aiolock.cli.force_release"]  # in the package, the command has its name

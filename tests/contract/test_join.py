@@ -247,3 +247,41 @@ async def test_where_there_is_none(three_urls: list[str]) -> None:
     locks = LockManager.quorum(three_urls)
     with pytest.raises(ConfigurationError, match="not offered by a quorum"):
         exclusive(locks, key=NAME, busy="join")
+
+
+async def test_what_the_first_is_refused_is_told_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one after the other, each after its own patience. Kept by `except Unavailable`."""
+    asked: list[int] = []
+    silence = asyncio.Event()
+
+    async def take(*_: object) -> None:
+        asked.append(1)
+        await silence.wait()
+        raise Unavailable(NAME, "no answer")
+
+    monkeypatch.setattr(sharing, "take", take)
+    async with LockManager(MemoryBackend()) as locks:
+
+        @exclusive(locks, key=lambda: NAME, busy="join")
+        async def work() -> None: ...
+
+        tasks = [asyncio.create_task(work()) for _ in range(3)]
+        await until(lambda: asked)
+        silence.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [Unavailable] * 3
+    assert asked == [1]
+
+
+async def test_an_outage_within_the_call_is_its_own(locks: LockManager) -> None:
+    """It does not run once more, without the lock. Kept by `begun`."""
+    ran: list[int] = []
+
+    @exclusive(locks, key=lambda: NAME, busy="join", outage="run")
+    async def work() -> None:
+        ran.append(1)
+        raise Unavailable("another", "no answer")
+
+    with pytest.raises(Unavailable, match="no answer"):
+        await work()
+    assert ran == [1]

@@ -405,6 +405,20 @@ def test_it_is_told_of_a_loss_and_contends_again(locks: LockManager, others: Loc
     assert len(fences) == 2
 
 
+def test_a_result_of_a_term_that_was_lost_unnoticed(locks: LockManager, redis_url: str) -> None:
+    """The release finds that: another may lead, so it is no resignation. Kept by `results.clear()`."""
+    terms: list[int] = []
+
+    def work(term: Any, stop: threading.Event) -> int:
+        terms.append(term.fence)
+        if len(terms) == 1:
+            with redis.Redis.from_url(redis_url) as client:
+                client.delete("aiolock:lock:{feed}")
+        return len(terms)
+
+    assert leader(locks.lock("feed")).run(work) == 2
+
+
 def test_who_is_asked_for_its_term_gives_it_up(locks: LockManager, others: LockManager) -> None:
     """Kept by `_tell`: `wants`. What it returns then is no resignation."""
     terms: list[int] = []
