@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.multi_lock import MultiLock as MultiLock
     from .primitives.options import Default as Default
     from .primitives.options import LockOptions as LockOptions
+    from .primitives.presence import LeaseInfo as LeaseInfo
+    from .primitives.presence import WaitInfo as WaitInfo
     from .primitives.rw_lock import RWLock as RWLock
     from .primitives.rw_lock import RWLockInfo as RWLockInfo
     from .primitives.rw_lock import RWLockSide as RWLockSide
@@ -77,6 +79,8 @@ else:
         "fenced": ".recipes.fenced",
         "hold_in": ".recipes.transaction_lock",
         "HolderInfo": ".scripts.view",
+        "WaitInfo": ".primitives.presence",
+        "LeaseInfo": ".primitives.presence",
         "WaiterInfo": ".scripts.view",
     }
     _MODULES = ("errors", "events")
@@ -111,6 +115,7 @@ __all__ = [
     "HolderInfo",
     "Latch",
     "Lease",
+    "LeaseInfo",
     "Lock",
     "LockInfo",
     "LockLost",
@@ -130,6 +135,7 @@ __all__ = [
     "Semaphore",
     "SemaphoreInfo",
     "TransactionError",
+    "WaitInfo",
     "WaitTimeout",
     "WaiterInfo",
     "fenced",

@@ -134,10 +134,10 @@ class AcquireTimeout(NotAcquired, TimeoutError):
 
 
 class WaitTimeout(AiolockError, TimeoutError):
-    """What you waited for did not come within the timeout of `wait()`.
+    """What you waited for did not come within your timeout.
 
-    A latch did not open: the message says how many counts are missing. Or nobody notified a condition: its lock is then
-    held again.
+    A latch did not open: the message says how many counts are missing. Nobody notified a condition: its lock is then
+    held again. Or a lock was not free.
     """
 
 

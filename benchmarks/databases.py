@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -90,7 +91,21 @@ def mariadb() -> Iterator[Database]:
 
 @contextmanager
 def etcd() -> Iterator[Database]:
-    """Three members of etcd, which never wait for the disk.
+    """Three members of etcd, which never wait for the disk. Raises: Absent."""
+    with _three("etcd", "Etcd") as made:
+        yield made
+
+
+@contextmanager
+def zookeeper() -> Iterator[Database]:
+    """Three servers of ZooKeeper, which never wait for the disk. Raises: Absent."""
+    with _three("zookeeper", "ZooKeeper") as made:
+        yield made
+
+
+@contextmanager
+def _three(module: str, name: str) -> Iterator[Database]:
+    """Three members, with the helper of the tests in a module.
 
     Raises:
         Absent: there is none.
@@ -98,12 +113,12 @@ def etcd() -> Iterator[Database]:
     try:
         import pytest
 
-        from tests.support.etcd import Etcd
+        kind = getattr(importlib.import_module(f"tests.support.{module}"), name)
     except ImportError as error:
         raise Absent(f"not measured: no {error.name}, which the environment of the tests has") from error
     try:
-        members = Etcd(3)
+        members = kind(3)
     except pytest.skip.Exception as error:
         raise Absent(f"not measured: {error}") from error
     with members:
-        yield Database(members.url, "etcd, three members", lambda _: None)
+        yield Database(members.url, f"{name}, three members", lambda _: None)

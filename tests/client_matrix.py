@@ -19,7 +19,7 @@ from tests.support import runs
 from tests.support.runs import ROOT
 
 CACHE = ROOT / ".client_cache"
-PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+PAGE = ROOT / "benchmarks" / "results" / "versions.md"
 FOLDERS = ["tests/transport", "tests/contract", "tests/cancellation"]
 LIBRARIES = ["redis", "hiredis", "anyio", "valkey"]
 LOWEST = re.compile(r"^([a-z]+)>=([\d.]+)")

@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "short_ttl: too short to wait for a replica")
     config.addinivalue_line("markers", "not_in_threads(why): what aiolock.sync promises otherwise")
     config.addinivalue_line("markers", "not_in_queues(why): what a store without scripts has not, or has otherwise")
+    config.addinivalue_line("markers", "not_in_zookeeper(why): what it has otherwise than other stores with queues")
     config.addinivalue_line("markers", "not_polling(why): what it checks is not there, or no different, under polling")
 
 

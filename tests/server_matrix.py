@@ -24,7 +24,7 @@ IMAGES = [
     *(f"redis:{version}" for version in ("6.0", "6.2", "7.0", "7.2", "7.4", "8.0", "8.2", "8")),
     *(f"valkey/valkey:{version}" for version in ("7.2", "8.0", "8.1", "9")),
 ]
-PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+PAGE = ROOT / "benchmarks" / "results" / "versions.md"
 FOLDERS = ["contract", "scripts", "transport"]
 OF_POSTGRES = ["databases", "transactional", "recipes/test_fenced_postgres.py"]
 NO_MYSQL = ["--ignore=tests/databases/mysql", "-m", "not mysql"]

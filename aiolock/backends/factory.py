@@ -58,6 +58,11 @@ def backend_of(
 
         cluster = EtcdCluster(EtcdAddress(source), Paths(namespace).mailbox(""))
         return CoordinatorBackend(EtcdStore(cluster), namespace, request_timeout, tell)
+    if isinstance(source, str) and store == "zookeeper":
+        from .coordinator import CoordinatorBackend
+        from .zookeeper import ZooKeeperAddress, ZooKeeperStore
+
+        return CoordinatorBackend(ZooKeeperStore(ZooKeeperAddress(source)), namespace, request_timeout, tell)
     if store:
         from .transactional import TransactionalBackend
 

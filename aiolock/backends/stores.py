@@ -16,7 +16,7 @@ DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mys
 
 
 def store_of(source: object) -> str:
-    """Return "memory", "sqlite", "postgresql", "mysql" or "etcd" for a URL of one, also of SQLAlchemy's
+    """Return "memory", "sqlite", "postgresql", "mysql", "etcd" or "zookeeper" for a URL of one, also of SQLAlchemy's
     `postgresql+asyncpg`; "postgresql" also for a pool of asyncpg or an engine of SQLAlchemy; "" for all else.
     """
     if not isinstance(source, str):
@@ -29,4 +29,4 @@ def store_of(source: object) -> str:
         return store
     if scheme == "etcds":
         return "etcd"
-    return scheme if scheme in ("sqlite", "etcd") else ""
+    return scheme if scheme in ("sqlite", "etcd", "zookeeper") else ""

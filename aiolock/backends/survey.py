@@ -202,6 +202,10 @@ class Survey:
             from .etcd.reader import EtcdReader
 
             self.masters = [EtcdReader(source, self._timeout)]
+        elif store_of(source) == "zookeeper":
+            from .zookeeper.reader import ZooKeeperReader
+
+            self.masters = [ZooKeeperReader(source)]
         else:
             self.masters = [Reader(ServerConnector(source, self._pushes), self._timeout)]
         return self

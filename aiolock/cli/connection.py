@@ -138,8 +138,9 @@ _OPTIONS = (
     click.option(
         "--url", metavar="URL", multiple=True, envvar="AIOLOCK_URL",
         help=f"Server, by default {URL}; a file, as sqlite:///locks.db; a database, as postgresql://host/name or "
-        "mysql://host/name; an etcd cluster, as etcd://host:2379. With --cluster, one or more nodes. Other users of "
-        "the machine can see it in the list of processes: with a password in it, set AIOLOCK_URL instead.",
+        "mysql://host/name; an etcd cluster, as etcd://host:2379; ZooKeeper, as zookeeper://host:2181. With --cluster, "
+        "one or more nodes. Other users of the machine can see it in the list of processes: with a password in it, set "
+        "AIOLOCK_URL instead.",
     ),
     click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="It is a Redis Cluster."),
     click.option(

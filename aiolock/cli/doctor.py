@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import click
 
@@ -60,6 +61,8 @@ _DOWN = Finding(
     "see CLUSTER NODES: a master is down, or slots",
 )
 
+T = TypeVar("T")
+
 
 @dataclasses.dataclass(slots=True)
 class Report:
@@ -82,6 +85,18 @@ class Report:
             found = Finding("server", Level.PROBLEM, message_of(error))
             if (server, found) not in self.findings:
                 self.findings.append((server, found))
+
+    def hear(
+        self,
+        cluster: str,
+        statuses: Sequence[T],
+        each: Callable[[T], Iterable[Finding]],
+        all_: Callable[[Sequence[T]], Iterable[Finding]],
+    ) -> None:
+        """Take note of what the members of a cluster say of themselves."""
+        for status in statuses:
+            self.findings += [(getattr(status, "address", cluster), found) for found in each(status)]
+        self.findings += [(cluster, found) for found in all_(statuses)]
 
     def facts(self) -> dict[str, object]:
         """What JSON says of it."""
@@ -141,15 +156,18 @@ async def _examine(connection: Connection) -> Report:
         report.findings = [(looker.address, found) for found in examine_mysql(variables)]
         return report
     if isinstance(source, str) and store_of(source) == "etcd":
-        from ..backends.etcd.reader import EtcdReader, MemberStatus
+        from ..backends.etcd.reader import EtcdReader
         from .etcd_examination import examine_member, examine_members
 
         members = EtcdReader(source)
-        statuses = await members.statuses()
-        for status in statuses:
-            shown = status.address if isinstance(status, MemberStatus) else members.address
-            report.findings += [(shown, found) for found in examine_member(status)]
-        report.findings += [(members.address, found) for found in examine_members(statuses)]
+        report.hear(members.address, await members.statuses(), examine_member, examine_members)
+        return report
+    if isinstance(source, str) and store_of(source) == "zookeeper":
+        from ..backends.zookeeper.reader import ZooKeeperReader
+        from .zookeeper_examination import examine_server, examine_servers
+
+        servers = ZooKeeperReader(source)
+        report.hear(servers.address, await servers.statuses(), examine_server, examine_servers)
         return report
     asked_as = "cluster" if connection.cluster else "sentinel" if connection.service else "standalone"
     speaks = await _speaks(connection)

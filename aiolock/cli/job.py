@@ -49,12 +49,14 @@ class Job:
         command: program and arguments.
         clock: of the lease.
         signals: caught already; passed on to the command.
+        ending: the signal that asks it to end after a loss.
     """
 
-    def __init__(self, command: Sequence[str], clock: Clock, signals: Signals) -> None:
+    def __init__(self, command: Sequence[str], clock: Clock, signals: Signals, ending: int = signal.SIGTERM) -> None:
         self._command = list(command)
         self._clock = clock
         self._signals = signals
+        self._ending = ending
         self._group = 0
         self._ended: asyncio.Future[int] | None = None
         self._stopping = False
@@ -63,10 +65,10 @@ class Job:
     async def run(self, lease: Lease) -> int:
         """Run the command to its end, unless the lease is lost before.
 
-        After a loss its group is asked to end (TERM), and what is left of it is killed when a fifth of the margin is
-        left: before the server would admit another holder. If that time is over already, it is killed at once. If it
-        runs as another user, and we may not end it, that is said at once, and tried again until it has ended, or a
-        signal ends us.
+        After a loss its group is asked to end, and what is left of it is killed when a fifth of the margin is left:
+        before the server would admit another holder. If that time is over already, it is killed at once. If it runs as
+        another user, and we may not end it, that is said at once, and tried again until it has ended, or a signal ends
+        us.
 
         Returns:
             Its exit code.
@@ -166,7 +168,7 @@ class Job:
         self._stopping = True
         self._signals.ended_by = None
         if now < until:
-            self._signal(signal.SIGTERM)
+            self._signal(self._ending)
             self._signal(signal.SIGCONT)  # a process that is stopped does not hear
             while self._signal(0) and (now := self._clock.now()) < until:
                 await pause(self._clock, min(_LOOK, until - now))

@@ -24,11 +24,20 @@ FIRST, LONGEST = 0.05, 1.0
 @click.command(short_help="List names that are held or waited for.")
 @click.option("--all", "everything", is_flag=True, help="Free names, too, that the server still remembers.")
 @click.option("--kind", type=click.Choice(INSPECTED_KINDS), help="Only this kind.")
+@click.option("--holder", metavar="PROCESS", help="Only what a process holds that is shown so, as 'checkout@*'.")
 @click.option("--redisson", is_flag=True, help="Locks of Redisson's, whose keys match PATTERN.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
-def ls(connection: Connection, pattern: str, everything: bool, kind: str | None, redisson: bool, as_json: bool) -> None:
+def ls(
+    connection: Connection,
+    pattern: str,
+    everything: bool,
+    kind: str | None,
+    holder: str | None,
+    redisson: bool,
+    as_json: bool,
+) -> None:
     """List the names that match PATTERN and are held or waited for: aiolock ls 'order:*'
 
     It reads only. A server scans all its keys for that, 1000 with each request, and never stands still.
@@ -36,9 +45,9 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
     Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
     69.
     """
-    if redisson and kind is not None:
-        raise click.UsageError("--kind is of names of aiolock's own: leave it out, or --redisson")
-    found = asyncio.run(_find(connection, pattern, kind, redisson))
+    if redisson and (kind is not None or holder is not None):
+        raise click.UsageError("--kind and --holder are of names of aiolock's own: leave them out, or --redisson")
+    found = asyncio.run(_find(connection, pattern, kind, redisson, holder))
     shown = [view for view in found.views if everything or view.listed]
     if as_json:
         print_json([facts_of(view) for view in shown])
@@ -46,15 +55,16 @@ def ls(connection: Connection, pattern: str, everything: bool, kind: str | None,
         click.echo(columns([HEADINGS, *map(row_of, shown)]))
     else:
         matching = "" if pattern == "*" else f" that matches {pattern!r}"
+        matching += "" if holder is None else f" of {holder!r}"
         say(f"no name{matching} is {'known' if everything else 'held or waited for'}")
     for text in found.unseen:
         say(f"the list is not complete: {text}")
     leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
 
 
-async def _find(connection: Connection, pattern: str, kind: str | None, redisson: bool) -> Found:
+async def _find(connection: Connection, pattern: str, kind: str | None, redisson: bool, holder: str | None) -> Found:
     async with connection.names() as names:
-        return await names.find(pattern, kind, redisson)
+        return await names.find(pattern, kind, redisson, holder)
 
 
 @click.command(short_help="Show who holds a name, and who waits.")

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from ..backends.survey import BATCH, Reader, Survey
 from ..errors import AiolockError, BackendError, ConfigurationError
@@ -62,13 +63,16 @@ class Namespace:
             yield found - seen
             seen |= found
 
-    async def inspect(self, master: Reader, names: Iterable[tuple[str, str]]) -> list[NameView]:
-        """Return what a master has of these names. Cost: a round trip for every 500."""
+    async def inspect(self, master: Reader, names: Iterable[tuple[str, str]], deep: bool = False) -> list[NameView]:
+        """Return what a master has of these names; `deep` lists holders and waiters, too. Cost: a round trip for every
+        500.
+        """
         views: list[NameView] = []
         wanted = sorted(names)
         for at in range(0, len(wanted), BATCH):
             now_ms = master.now_us // 1000
-            inspections = [inspection_of(self._keys, kind, name, now_ms) for kind, name in wanted[at : at + BATCH]]
+            part = wanted[at : at + BATCH]
+            inspections = [inspection_of(self._keys, kind, name, now_ms, deep) for kind, name in part]
             views += [view for view in await master.inspect(inspections) if view is not None]
         return views
 
@@ -87,8 +91,11 @@ class Namespace:
             raise ConfigurationError("", f"the pattern {pattern!r} is not valid UTF-8 text") from None
         await self.survey.check_complete([self._keys.of("lock", name).lock for name in _PROBES])
 
-    async def find(self, pattern: str = "*", kind: str | None = None, redisson: bool = False) -> Found:
+    async def find(
+        self, pattern: str = "*", kind: str | None = None, redisson: bool = False, holder: str | None = None
+    ) -> Found:
         """Return all names that match, on all masters that can be read; or locks of Redisson's, whose names are keys.
+        With `holder`, only those that a process has whose name matches that.
 
         Raises:
             AiolockError: none can be read.
@@ -97,20 +104,27 @@ class Namespace:
             self.survey.need_redis("Redisson's locks")
         await self.check(pattern)
         masters = self.survey.masters
-        found = [self.of_java(master, pattern) if redisson else self.views(master, pattern, kind) for master in masters]
+        deep = holder is not None
+        found = [
+            self.of_java(master, pattern) if redisson else self.views(master, pattern, kind, deep) for master in masters
+        ]
         parts = await asyncio.gather(*map(_listed, found))
         failures = [part for part in parts if isinstance(part, AiolockError)]
         if len(failures) == len(parts):
             raise failures[0]
         views = [view for part in parts if isinstance(part, list) for view in part]
+        if holder is not None:
+            views = [view for view in with_processes(views) if _is_held_by(view, holder)]
         unseen = [message_of(failure) for failure in failures]
         unseen += [f"{one.address}: the slots of {one.moving} names are being moved" for one in masters if one.moving]
         return Found(sorted(views, key=lambda view: (view.name, view.kind)), unseen, bool(failures))
 
-    async def views(self, master: Reader, pattern: str, kind: str | None) -> AsyncIterator[list[NameView]]:
+    async def views(
+        self, master: Reader, pattern: str, kind: str | None, deep: bool = False
+    ) -> AsyncIterator[list[NameView]]:
         """Yield what a master has of the names that match. Cost: see `names` and `inspect`."""
         async for names in self.names(master, pattern, kind):
-            yield await self.inspect(master, names)
+            yield await self.inspect(master, names, deep)
 
     async def of_java(self, master: Reader, pattern: str) -> AsyncIterator[list[NameView]]:
         """Yield the locks of Redisson's on a master, each once. Cost: see `names`, and a round trip for 500 hashes."""
@@ -147,6 +161,10 @@ class Namespace:
                 name, f"{master.address}: the slot of {name!r} is being moved: try again", transient=True
             )
         return views
+
+
+def _is_held_by(view: NameView, pattern: str) -> bool:
+    return any(fnmatchcase(holder.process, pattern) for holder in view.holders)
 
 
 async def _listed(found: AsyncIterator[list[NameView]]) -> list[NameView] | AiolockError:

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, cast
 
 import click
 
-from ..clock import pause
+from ..clock import Clock, pause
 from ..core.lease import Lease
 from ..errors import AcquireTimeout, AiolockError, BackendError, LockLost
 from ..manager import LockManager
 from ..primitives.lock import Lock
+from ..primitives.options import LockOptions
+from ..primitives.rw_lock import RWLock, RWLockSide
+from ..primitives.semaphore import Semaphore
 from ..recipes import Run, once
 from ..recipes.window import REPEATABLE
 from .connection import Connection, connected
 from .exits import ExitCode, leave, of_signal, say
 from .job import Job, Outlived, Unstartable
 from .job_control import Signals
-from .text import Duration, in_words, json_option, plain, print_json
+from .text import Duration, SignalName, in_words, json_option, plain, print_json
 
 PATIENCE = 2.0
 """Seconds after which it says that it waits, and for whom."""
-
+AGAIN = 60.0
+"""Seconds after which it says so again with -v."""
 
 OF_FLOCK: dict[tuple[str, ...], str] = {
     ("-n", "--nb", "--nonblock"): "write --skip-if-held",
     ("-w", "--wait"): "write --timeout 10s",
     ("--conflict-exit-code",): "write -E, or --busy-code",
-    ("-c", "--command"): "write the program and its arguments, as in: aiolock run NAME -- sh -c 'one; two'",
-    ("-x", "-e", "--exclusive"): "leave it out, as no other holds the lock meanwhile",
-    ("-s", "--shared"): "there is none here; in Python, locks.rw_lock(name).read",
+    ("-e",): "write -x, or --exclusive",
     ("-u", "--unlock"): "leave it out, as the lock is released when the program has ended",
     ("-o", "--close", "-F", "--no-fork"): "leave it out, as the program inherits no lock",
-    ("-v", "--verbose"): "leave it out, as it says that it waits unless you write -q",
 }
 """What to write instead of options of flock(1)."""
 
@@ -101,10 +103,18 @@ class Runner(click.Command):
     show_default=True,
     help="Exit code if the lock is not free in time.",
 )
+@click.option("-s", "--shared", is_flag=True, help="Together with others that run with --shared.")
+@click.option("-x", "--exclusive", is_flag=True, help="Alone, where others run with --shared.")
+@click.option("--permits", type=click.IntRange(1), metavar="N", help="Together with N - 1 others.")
+@click.option("-c", "--command", "line", metavar="COMMAND", help="Give this line to sh.")
+@click.option(
+    "--signal", "ending", type=SignalName(), default="TERM", show_default=True, help="What a loss sends first."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Do not say that it waits, or why the command was not run.")
+@click.option("-v", "--verbose", is_flag=True, help="Say for whom it waits, at once, and again each minute.")
 @connected
 @click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(
     connection: Connection,
     name: str,
@@ -116,7 +126,13 @@ def run(
     window: float | None,
     repeat: str,
     busy_code: int,
+    shared: bool,
+    exclusive: bool,
+    permits: int | None,
+    line: str | None,
+    ending: int,
     quiet: bool,
+    verbose: bool,
 ) -> None:
     """Run COMMAND while this machine holds the lock NAME: aiolock run nightly-report -- ./report --all
 
@@ -124,12 +140,30 @@ def run(
     lock is lost, they get SIGTERM, and SIGKILL before another holder can enter.
 
     COMMAND finds AIOLOCK_FENCE and AIOLOCK_NAME in its environment.
+
+    --shared and --exclusive take the sides of the read-write lock NAME, and --permits takes one permit of the semaphore
+    NAME. Neither has anything to do with the lock NAME.
     """  # fmt: skip
     if not hasattr(os, "setsid"):
         leave(ExitCode.USAGE, "run needs the process groups of Unix")
     if window is not None and (timeout is not None or skip_if_held):
         leave(ExitCode.USAGE, "--once never waits: leave out --timeout and --skip-if-held")
-    wanted = Wanted(name, command, 0.0 if skip_if_held else timeout, window, repeat, quiet)
+    if bool(command) == (line is not None):
+        leave(ExitCode.USAGE, "write the program and its arguments after NAME, or -c and one line for sh")
+    if shared + exclusive + (permits is not None) + (window is not None) > 1:
+        leave(ExitCode.USAGE, "--shared, --exclusive, --permits and --once exclude each other: write one of them")
+    wanted = Wanted(
+        name,
+        command if line is None else ("sh", "-c", line),
+        0.0 if skip_if_held else timeout,
+        window,
+        repeat,
+        quiet,
+        verbose,
+        "read" if shared else "write" if exclusive else "lock" if permits is None else "permits",
+        permits or 1,
+        ending,
+    )
     manager = connection.manager(ttl=ttl, margin=margin)
     try:
         code = asyncio.run(_run(manager, wanted))
@@ -155,6 +189,10 @@ class Wanted:
         window: seconds in which it runs once; None to run it each time.
         repeat: see `aiolock.recipes.once`.
         quiet: do not say that it waits.
+        verbose: say it at once, and again each minute.
+        takes: "lock"; "read" or "write" of a read-write lock; "permits" of a semaphore.
+        permits: how many that has.
+        ending: the signal that asks it to end after a loss.
     """
 
     name: str
@@ -163,6 +201,10 @@ class Wanted:
     window: float | None
     repeat: str
     quiet: bool = False
+    verbose: bool = False
+    takes: str = "lock"
+    permits: int = 1
+    ending: int = signal.SIGTERM
 
 
 class Busy(Exception):
@@ -187,18 +229,16 @@ async def _run(manager: LockManager, wanted: Wanted) -> int:
 
     async def work(lease: Lease) -> None:
         nonlocal code
-        code = await Job(wanted.command, clock, signals).run(lease)
+        code = await Job(wanted.command, clock, signals, wanted.ending).run(lease)
         if code and wanted.window is not None:  # what is kept of the run depends on it
             raise Failed if signals.ended_by is None else Interrupted
 
     with Signals() as signals:
         try:
             async with manager:
-                # The job ends its command itself when it is lost: in its own order, and in time.
-                lock = manager.lock(wanted.name, cancel_on_loss=False, metadata=_program(wanted))
-                clock = lock.clock
+                clock = manager.lock(wanted.name).clock
                 if wanted.window is None:
-                    await _under(lock, wanted, work)
+                    await _under(manager, wanted, work)
                 else:
                     await _once(manager, wanted, work)
         except (Failed, Interrupted):
@@ -214,12 +254,23 @@ async def _run(manager: LockManager, wanted: Wanted) -> int:
     return code or 0
 
 
-async def _under(lock: Lock, wanted: Wanted, work: Callable[[Lease], Awaitable[None]]) -> None:
+async def _under(manager: LockManager, wanted: Wanted, work: Callable[[Lease], Awaitable[None]]) -> None:
     """Wait for the lock, and do it.
 
     Raises:
         Busy: another one has it.
     """
+    # The job ends its command itself when it is lost: in its own order, and in time.
+    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted))
+    lock: Lock | RWLockSide | Semaphore
+    looked: Lock | RWLock | Semaphore
+    if wanted.takes == "permits":
+        lock = looked = manager.semaphore(wanted.name, wanted.permits, **options)
+    elif wanted.takes == "lock":
+        lock = looked = manager.lock(wanted.name, **options)
+    else:
+        looked = manager.rw_lock(wanted.name, **options)
+        lock = looked.read if wanted.takes == "read" else looked.write
     if wanted.timeout == 0:
         attempt = lock.try_acquire()
         async with attempt as lease:
@@ -227,7 +278,7 @@ async def _under(lock: Lock, wanted: Wanted, work: Callable[[Lease], Awaitable[N
                 raise Busy(f"{lock.name!r} is held by {attempt.holder or 'another one'}: not run")
             await work(lease)
         return
-    telling = None if wanted.quiet else asyncio.ensure_future(_tell_who_holds(lock))
+    telling = None if wanted.quiet else asyncio.ensure_future(_tell_who_holds(looked, lock.clock, wanted.verbose))
     try:
         acquired = await lock.acquire(timeout=wanted.timeout)
     except AcquireTimeout as error:
@@ -239,15 +290,19 @@ async def _under(lock: Lock, wanted: Wanted, work: Callable[[Lease], Awaitable[N
         await work(lease)
 
 
-async def _tell_who_holds(lock: Lock) -> None:
-    """After a moment, so that a short wait is not worth a word."""
-    await pause(lock.clock, PATIENCE)
-    try:
-        info = await lock.info()
-        holder = f", held by {' '.join(filter(None, (info.holder, info.metadata)))}" if info else ""
-    except AiolockError as error:
-        holder = f": {error}"
-    say(f"waiting for {lock.name!r}{holder}")
+async def _tell_who_holds(lock: Lock | RWLock | Semaphore, clock: Clock, verbose: bool) -> None:
+    """After a moment, as a short wait is not worth a word; if `verbose` at once, and again each minute."""
+    await pause(clock, 0.0 if verbose else PATIENCE)
+    while True:
+        try:
+            holders = [" ".join(filter(None, (one.process, one.metadata))) for one in await lock.holders()]
+            holder = f", held by {', '.join(holders)}" if holders else ""
+        except AiolockError as error:
+            holder = f": {error}"
+        say(f"waiting for {lock.name!r}{holder}")
+        if not verbose:
+            return
+        await pause(clock, AGAIN)
 
 
 async def _once(manager: LockManager, wanted: Wanted, work: Callable[[Lease], Awaitable[None]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import signal
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -66,6 +67,21 @@ class Duration(click.ParamType[float]):
         if found is None:
             self.fail(f"{value!r} is no duration: write 500ms, 30s, 5m, 20h or 7d", param, ctx)
         return float(found[1]) * _UNITS[found[2]]
+
+
+class SignalName(click.ParamType[int]):
+    """A signal by its name, with or without SIG, or by its number; the value is the number."""
+
+    name = "signal"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See `click.ParamType`."""
+        text = str(value).upper()
+        name = text if text.startswith("SIG") else f"SIG{text}"
+        try:
+            return int(signal.Signals(int(text)) if text.isdecimal() else signal.Signals[name])
+        except (KeyError, ValueError):
+            self.fail(f"{value!r} is no signal here: write TERM, INT or 15", param, ctx)
 
 
 def in_words(seconds: float) -> str:

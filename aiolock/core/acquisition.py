@@ -314,7 +314,7 @@ async def _nest(
     hold.nesting += (calls,)
     if calls.weight != hold.calls.weight:
         hold.weigh()
-    ttl_ms = hold.nesting_ttl_ms(policy.ttl_ms)
+    before, ttl_ms = hold.ttl_ms, hold.nesting_ttl_ms(policy.ttl_ms)
     call = hold.calls.nest(hold.owner, hold.fence, ttl_ms, hold.depth)
     wanted = True
 
@@ -337,6 +337,8 @@ async def _nest(
             raise hold.loss()
     except BaseException as error:
         wanted = False
+        if isinstance(error, BackendError) and not error.transient and hold.ttl_ms == ttl_ms:
+            hold.ttl_ms = before  # a store that refuses a longer one would refuse each renewal
         call.withdraw()
         hold.nested(calls)
         gate.lower(hold, "clean" if hold.check() is None else "dirty")

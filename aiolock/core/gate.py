@@ -204,7 +204,7 @@ class Gate(LocalQueue):
         """End all waits: the manager closes."""
         name = self.calls.name
         text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
-        for waiter in self._all():
+        for waiter in self.waits():
             waiter.fail(NotAcquired(name, text))
 
     # Holds and their leases.

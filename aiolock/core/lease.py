@@ -191,13 +191,13 @@ class Lease(Level, Renamed):
         """
         self._check_here("asyncio.run_coroutine_threadsafe(lease.renew(), loop)")
         self.ensure()
-        hold = self._hold
+        hold, before = self._hold, self._hold.ttl_ms
         if ttl is not None:
             hold.ttl_ms = max(hold.ttl_ms, milliseconds(check_ttl(self.name, ttl)))
         call = hold.calls.renew_many([hold.calls.renewal(hold.owner, hold.fence, hold.ttl_ms)])
         call.name = self.name  # a batch has none
         (outcome,) = await self._gate.runtime.ask(call, "renewing")
-        hold.judged(outcome, call.sent_at)
+        hold.judged(outcome, call.sent_at, before)
         if hold.reason is not None:
             raise hold.loss()
         if self.released:

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from .fair_lock import FairLock
     from .latch import Latch
     from .multi_lock import MultiLock
+    from .presence import LeaseInfo, WaitInfo
     from .rw_lock import RWLock
     from .semaphore import Semaphore
 
 
 class LockFactory:
-    """Makes the primitives of one manager; a base of `LockManager`.
+    """Makes the primitives of one manager, and tells which are in use; a base of `LockManager`.
 
     Args:
         runtime: the manager's.
@@ -50,6 +51,28 @@ class LockFactory:
         self._margin = margin
         self._replicas = replicas
         self._short = short
+
+    def leases(self) -> list[LeaseInfo]:
+        """Return what tasks of this process hold through this manager, the oldest first. Lost leases count until they
+        are released. No I/O; `lock.holders()` asks the server.
+
+        Example:
+            ```python
+            for lease in locks.leases():
+                print(lease.kind, lease.name, lease.task, lease.held_for)
+            ```
+        """
+        from .presence import leases_of
+
+        return leases_of(self._runtime)
+
+    def waiting(self) -> list[WaitInfo]:
+        """Return which acquires of this process wait, the oldest first: for locks of any kind, not for latches or
+        conditions. No I/O; `lock.waiters()` asks the server.
+        """
+        from .presence import waits_of
+
+        return waits_of(self._runtime)
 
     @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:

@@ -15,6 +15,7 @@ from .kinds import LOCK, lock_calls
 from .looking import Looking
 from .reentrant import Reentrant
 from .revocation import request_release
+from .vacancy import Vacancy
 
 
 class LockInfo(Record):
@@ -41,7 +42,7 @@ def lock_info(held: Held) -> LockInfo:
     return LockInfo(holder, held.depth, max(0, held.pttl) / 1000, held.fence, metadata)
 
 
-class Lock(Looking, Reentrant):
+class Lock(Looking, Reentrant, Vacancy):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
     Processes queue for it on the server, each with one place for all its tasks, and take turns. Within a process tasks

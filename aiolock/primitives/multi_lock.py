@@ -13,6 +13,7 @@ from ..scripts.multi import MultiCalls
 from ..scripts.multi.spread import multi_calls
 from .lock import LockInfo, lock_info
 from .reentrant import Reentrant
+from .vacancy import Vacancy
 
 MAX_NAMES = 64
 """One script reads and writes three keys per name, and the server does nothing else meanwhile; on a cluster each slot
@@ -20,7 +21,7 @@ takes a round trip.
 """
 
 
-class MultiLock(Reentrant):
+class MultiLock(Reentrant, Vacancy):
     """Several locks as one, across processes: all or none, and no order can cause a deadlock.
 
     On one server one script takes them all. On a cluster it goes from slot to slot, in an order that all processes

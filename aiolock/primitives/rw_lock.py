@@ -15,6 +15,7 @@ from .looking import Looking
 from .queued import Queueing
 from .reentrant import Reentrant
 from .two_sides import TwoSides
+from .vacancy import Vacancy
 
 FULL = 2**31
 """What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
@@ -100,7 +101,7 @@ class RWLockSide(Queueing, Reentrant):
         return f"<{whole} {self.name!r} {side} ttl={format_seconds(self._policy.ttl)}>"
 
 
-class RWLock(Looking, TwoSides):
+class RWLock(Looking, TwoSides, Vacancy):
     """Many readers or one writer, over all processes; first come, first served, so neither side starves.
 
     Comes from `LockManager.rw_lock()`. Readers that come after a waiting writer wait behind it; a writer that dies

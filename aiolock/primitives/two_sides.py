@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..clock import format_seconds
+from ..clock import Clock, format_seconds
 from ..usage import TwoSides as Base
 
 
@@ -19,6 +19,12 @@ class TwoSides(Base):
     def name(self) -> str:
         """What is locked."""
         return str(self.write.name)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its leases live by: let your own code wait by it, and a test can advance it."""
+        clock: Clock = self.write.clock
+        return clock
 
     async def is_locked(self) -> bool:
         """Return True if it is held for reading or writing. Cost: one round trip."""

@@ -14,6 +14,7 @@ from .exclusion import exclusive as exclusive
 from .fenced import fenced as fenced
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
+from .joining import JoinFailed as JoinFailed
 from .not_run import Busy as Busy
 from .not_run import Gone as Gone
 from .not_run import NotRun as NotRun
@@ -30,6 +31,7 @@ __all__ = [
     "Exclusive",
     "Gone",
     "GuardedWrites",
+    "JoinFailed",
     "NotRun",
     "Once",
     "Run",

@@ -62,6 +62,11 @@ def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float |
             lock.name,
             f"a leader must end with its term, or two would lead: leave cancel_on_loss=False of lock {lock.name!r} out",
         )
+    return election_of(lock, backoff, max_backoff)
+
+
+def election_of(lock: Lock, backoff: float | timedelta, max_backoff: float | timedelta) -> Election:
+    """Return the election. Raises `ConfigurationError` for a duration that cannot work."""
     first = check_duration(lock.name, "backoff", backoff, least=0.001)
     return Election(lock, first, check_duration(lock.name, "max_backoff", max_backoff, least=first))
 

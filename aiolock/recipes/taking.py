@@ -17,7 +17,7 @@ def check_busy(busy: str, timeout: object, *known: str) -> None:
     if busy not in known:
         *others, last = (f'"{one}"' for one in known)
         raise ConfigurationError("", f"busy must be {', '.join(others)} or {last}, not {busy!r}")
-    if busy != "wait" and not isinstance(timeout, Default):
+    if busy not in ("wait", "join") and not isinstance(timeout, Default):
         raise ConfigurationError("", f'busy="{busy}" never waits: leave timeout out, or pass busy="wait"')
 
 

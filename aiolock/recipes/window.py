@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import wraps
-from typing import Generic, Literal, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 from ..core.holding.telling import tell_ran
 from ..core.lease import Lease
@@ -214,33 +214,58 @@ class Once:
         (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
         """
         check_takes(fn, "a job", "the lease")
-        run = await self._run(fn)
-        if not run.ran:
-            tell_ran(self._runtime, self._calls, False, run.status)
-        return run
+        entered = await self._enter()
+        if isinstance(entered, Run):
+            return entered
+        async with entered:
+            begun = await self._begin(entered)
+            if isinstance(begun, Run):
+                return begun
+            began = self._runtime.clock.now()
+            result = await self._call(fn, entered)
+            return self._done(begun, began, result)
 
-    async def _run(self, fn: Callable[[Lease], Awaitable[T]]) -> Run[T]:
+    # What happens before `fn` and after it, also to a thread that runs it.
+
+    async def _enter(self) -> Lease | Run[Any]:
+        """Take the lock, unless this window has had its run: then return that."""
         with before_it_runs():
             kept = await self._runtime.ask(self._calls.last_run(), "looking at")
             if kept is not None and kept.status not in (*self._repeatable, HELD):
-                return self._told(kept)
+                return self._not_run(kept)
             attempt = self._lock.try_acquire()
             lease = await attempt
-            if lease is None:
-                kept = await self._runtime.ask(self._calls.last_run(), "looking at")
-                if kept is not None and kept.status not in self._repeatable:
-                    return self._told(kept)
-                holder = attempt.holder
-                return Run(False, RunStatus.RUNNING, None, holder.process if holder else "", 0, 0.0, self._window)
-        async with lease:
-            with before_it_runs():
-                kept = await self._begin(lease)
-            if kept is None or not kept.mine:
-                return self._told(kept)
-            began = self._runtime.clock.now()
-            result = await self._call(fn, lease)
-            age = self._runtime.clock.now() - began
-            return Run(True, RunStatus.SUCCEEDED, result, kept.by, kept.fence, age, max(0.0, self._window - age))
+            if lease is not None:
+                return lease
+            kept = await self._runtime.ask(self._calls.last_run(), "looking at")
+        if kept is not None and kept.status not in self._repeatable:
+            return self._not_run(kept)
+        holder = attempt.holder
+        tell_ran(self._runtime, self._calls, False, RunStatus.RUNNING)
+        return Run(False, RunStatus.RUNNING, None, holder.process if holder else "", 0, 0.0, self._window)
+
+    async def _begin(self, lease: Lease) -> KeptRun | Run[Any]:
+        """Begin the run, unless another has begun meanwhile: then return that."""
+        with before_it_runs():
+            kept = await self._write_begin(lease)
+        return kept if kept is not None and kept.mine else self._not_run(kept)
+
+    async def _end(self, lease: Lease, status: RunStatus) -> None:
+        """`fn` has ended."""
+        if status is RunStatus.FAILED:
+            self._runtime.backend.post(self._calls.finish(lease.fence, status))
+        tell_ran(self._runtime, self._calls, True, status)
+        if status is RunStatus.SUCCEEDED:
+            await self._succeed(lease)
+
+    def _done(self, kept: KeptRun, began: float, result: T) -> Run[T]:
+        age = self._runtime.clock.now() - began
+        return Run(True, RunStatus.SUCCEEDED, result, kept.by, kept.fence, age, max(0.0, self._window - age))
+
+    def _not_run(self, kept: KeptRun | None) -> Run[Any]:
+        run: Run[Any] = self._told(kept)
+        tell_ran(self._runtime, self._calls, False, run.status)
+        return run
 
     async def last(self) -> Run[object] | None:
         """Return the last run, if its window is not over, or one that outlasts it; otherwise None: the next call runs.
@@ -266,7 +291,7 @@ class Once:
         """
         return await self._runtime.ask(self._calls.forget(), "forgetting the last run of", again=False)
 
-    async def _begin(self, lease: Lease) -> KeptRun | None:
+    async def _write_begin(self, lease: Lease) -> KeptRun | None:
         """Begin a run; if this does not return, the run is undone."""
         holder = self._runtime.binding.holder
         call = self._calls.begin(lease.fence, milliseconds(self._window), self._repeatable, holder)
@@ -288,11 +313,9 @@ class Once:
         except Exception:
             if not lease.lost:  # otherwise it was interrupted, whatever a driver makes of its cancellation
                 status = RunStatus.FAILED
-                self._runtime.backend.post(self._calls.finish(lease.fence, RunStatus.FAILED))
             raise
         finally:
-            tell_ran(self._runtime, self._calls, True, status)
-        await self._succeed(lease)
+            await self._end(lease, status)
         return result
 
     async def _succeed(self, lease: Lease) -> None:

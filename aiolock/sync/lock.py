@@ -10,9 +10,10 @@ from ..primitives.lock import Lock as AsyncLock
 from ..primitives.lock import LockInfo
 from .looking import Looking
 from .reentrant import Reentrant
+from .vacancy import Vacancy
 
 
-class Lock(Looking, Reentrant):
+class Lock(Looking, Reentrant, Vacancy):
     """A reentrant lock across processes and threads. Comes from `LockManager.lock()`; cheap, reusable, shareable
     between threads.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from ..backends.base import Backend
 from ..manager import LockManager as AsyncLockManager
@@ -24,9 +24,11 @@ from .semaphore import Semaphore
 
 if TYPE_CHECKING:
     from ..backends.redis import Client, ClusterClient
+    from ..backends.redis.blocking import BlockingClient
     from ..backends.redis.seeds import Seeds
     from ..backends.redis.sentinels import Sentinels
     from ..backends.stores import Database
+    from ..primitives.presence import LeaseInfo, WaitInfo
 
 
 class LockManager(SyncOnly, Renamed):
@@ -39,7 +41,8 @@ class LockManager(SyncOnly, Renamed):
     threads. If you fork, open it after the fork. One that you leave open is closed when the interpreter exits.
 
     Args:
-        source: as for `aiolock.LockManager`.
+        source: as for `aiolock.LockManager`; or a `redis.Redis` or `valkey.Valkey`, whose address and credentials are
+            used for a connection of our own.
         options: its keywords, with the same meaning.
 
     Raises:
@@ -60,10 +63,14 @@ class LockManager(SyncOnly, Renamed):
 
     def __init__(
         self,
-        source: str | Client | ClusterClient | Seeds | Sentinels | Backend | Database,
+        source: str | Client | BlockingClient | ClusterClient | Seeds | Sentinels | Backend | Database,
         **options: Unpack[ManagerOptions],
     ) -> None:
-        self._begin(AsyncLockManager(source, **options))
+        if hasattr(source, "connection_pool"):
+            from ..backends.redis.blocking import source_of
+
+            source = source_of(source)
+        self._begin(AsyncLockManager(cast("str", source), **options))
 
     def _begin(self, core: AsyncLockManager) -> None:
         self._core = core
@@ -199,6 +206,30 @@ class LockManager(SyncOnly, Renamed):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def leases(self) -> list[LeaseInfo]:
+        """Return what threads of this process hold through this manager; see `aiolock.LockManager.leases()`. No I/O.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> list[LeaseInfo]:
+            return self._core.leases()
+
+        return self._portal.call("", work)
+
+    def waiting(self) -> list[WaitInfo]:
+        """Return which acquires of this process wait; see `aiolock.LockManager.waiting()`. No I/O.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> list[WaitInfo]:
+            return self._core.waiting()
+
+        return self._portal.call("", work)
 
     @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..primitives.lock import LockInfo
 from ..primitives.multi_lock import MultiLock as AsyncMultiLock
 from .reentrant import Reentrant
+from .vacancy import Vacancy
 
 
-class MultiLock(Reentrant):
+class MultiLock(Reentrant, Vacancy):
     """Several locks as one: all or none, and no order can cause a deadlock. Comes from `LockManager.multi_lock()`."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ from .options import OnLost
 from .portal import Portal
 from .reentrant import Reentrant
 from .two_sides import TwoSides
+from .vacancy import Vacancy
 
 
 class RWLockSide(Reentrant):
@@ -41,7 +42,7 @@ class RWLockSide(Reentrant):
         return self._portal.call(self.name, self._core.force_release)
 
 
-class RWLock(Looking, TwoSides):
+class RWLock(Looking, TwoSides, Vacancy):
     """Many readers or one writer, over all processes; first come, first served. Comes from `LockManager.rw_lock()`.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from .call import Call
 
 
 class ThreadTask:
-    """Carries out the calls of one thread, one after the other.
+    """Carries out the calls of one thread, one after the other. The thread creates it, and it has its name.
 
     The core keeps what each task holds. One task for each thread makes the threads owners: reentrancy, `release()`, and
     what happens to the leases of a thread that ends, follow from that.
@@ -28,6 +29,7 @@ class ThreadTask:
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[[ThreadTask], object]) -> None:
         self.call: Call[Any] | None = None
         self.loop: asyncio.AbstractEventLoop = loop
+        self._name = threading.current_thread().name
         self._ended = ended
         self._calls: deque[Call[Any]] = deque()
         self._current: Call[Any] | None = None
@@ -52,7 +54,7 @@ class ThreadTask:
         call.given = True
         self._calls.append(call)
         if self._task is None:
-            self._task = self.loop.create_task(self._serve())
+            self._task = self.loop.create_task(self._serve(), name=self._name)
             self._task.add_done_callback(self._end)
         else:
             self._wake()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..clock import Clock
 from ..usage import TwoSides as Base
 
 
@@ -19,6 +20,12 @@ class TwoSides(Base):
     def name(self) -> str:
         """What is locked."""
         return str(self._core.name)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its leases live by."""
+        clock: Clock = self.write.clock
+        return clock
 
     def is_locked(self) -> bool:
         """Return True if it is held for reading or writing. Cost: one round trip."""

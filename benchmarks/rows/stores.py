@@ -10,7 +10,7 @@ from statistics import median
 from ..contest import OURS, PROCESSES, Team
 from ..contest import in_turns as contests
 from ..crew import crew
-from ..databases import Absent, Database, etcd, mariadb, postgres
+from ..databases import Absent, Database, etcd, mariadb, postgres, zookeeper
 from ..figure import Figure, Findings, percentile
 from ..peers.adapter import opened
 from ..stage import Stage
@@ -28,6 +28,7 @@ SERVERS: Mapping[str, Callable[[], AbstractContextManager[Database]]] = {
     "PostgreSQL": postgres,
     "MariaDB": mariadb,
     "etcd": etcd,
+    "ZooKeeper": zookeeper,
 }
 
 

@@ -212,6 +212,19 @@ async def test_it_agrees_with_the_library(cli: CommandLine) -> None:
     assert (permits.used, permits.permits, permits.waiters) == (api["used"], api["capacity"], api["waiting"])
 
 
+async def test_all_that_one_process_holds(cli: CommandLine) -> None:
+    """A semaphore, too, that another took later. Kept by `_is_held_by`."""
+    async with (
+        LockManager(cli.url, name="checkout") as ours, LockManager(cli.url, name="billing") as theirs,
+        ours.semaphore("api", 5), theirs.semaphore("api", 5), ours.lock("order:42"), theirs.lock("order:7"),
+    ):  # fmt: skip
+        found = await seen(cli, "ls", "--holder", "checkout@*")
+        assert [view["name"] for view in found] == ["api", "order:42"]
+        result = await asyncio.to_thread(cli, "ls", "--holder", "shipping@*")
+    assert (result.exit_code, result.stderr) == (1, "aiolock: no name of 'shipping@*' is held or waited for\n")
+    assert cli("ls", "--redisson", "--holder", "x").exit_code == 2
+
+
 async def test_odd_names(cli: CommandLine) -> None:
     """Each is found by its own name; those of another namespace, of other programs, and tombstones are not."""
     async with (
@@ -352,12 +365,56 @@ async def test_force_release_ends_what_it_has_shown(cli: CommandLine, monkeypatc
         loop = asyncio.get_running_loop()
         came = []
         monkeypatch.setattr(
-            module, "_confirm", lambda _: came.append(asyncio.run_coroutine_threadsafe(swap(), loop).result(20))
+            module, "_confirm", lambda *_: came.append(asyncio.run_coroutine_threadsafe(swap(), loop).result(20))
         )
         result = await asyncio.to_thread(cli, "force-release", "a")
         assert (result.exit_code, "meanwhile" in result.stderr) == (1, True)
         assert await lock.is_locked()
         await came[0].release()
+
+
+async def test_force_release_of_all_that_match(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists them first, and ends no other. Kept by _all in aiolock/cli/force_release.py."""
+    module = sys.modules["aiolock.cli.force_release"]
+    async with LockManager(cli.url) as locks:
+        leases = [await locks.lock(name).acquire() for name in ("job:1", "job:2", "order:42")]
+        other = await locks.semaphore("job:3", 2).acquire()
+        assert (await asyncio.to_thread(cli, "force-release", "job:*")).exit_code == 2  # nobody can be asked
+        monkeypatch.setattr(module, "_someone_is_there", lambda: True)
+        result = await asyncio.to_thread(lambda: cli("force-release", "job:*", answer="n\n"))
+        assert result.exit_code == 1
+        assert all(name in result.stderr for name in ("job:1", "job:2", "End these 2?"))
+        assert not any(lease.lost for lease in leases)
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "job:*")
+        assert result.exit_code == 0
+        assert [line.partition(",")[0] for line in result.stdout.splitlines()] == [
+            "released lock job:1",
+            "released lock job:2",
+        ]
+        assert [await asyncio.wait_for(lease.wait_lost(), 20) for lease in leases[:2]] == [LossReason.REVOKED] * 2
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "job:*")
+        assert (result.exit_code, result.stderr) == (1, "aiolock: no lock that matches 'job:*' is held\n")
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "--json", r"job:\*")
+        assert (result.exit_code, result.stdout) == (1, "[]\n")
+        await leases[2].release()
+        await other.release()
+
+
+async def test_force_release_of_windows_and_latches(cli: CommandLine) -> None:
+    """Runs of `once()` whose window is not over, and latches, though nobody holds them."""
+    async with LockManager(cli.url) as locks:
+        for name in ("report:1", "report:2"):
+            await once(locks, name, window=60.0, repeat="never").run(nothing)
+            await locks.latch(name, 2).count_down()
+        await asyncio.to_thread(cli, "force-release", "--yes", "--kind", "once", "report:*")
+        assert await once(locks, "report:1", window=60.0, repeat="never").last() is None
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "--json", "--kind", "latch", "report:1")
+        assert json.loads(result.stdout) == {"name": "report:1", "kind": "latch", "released": True}
+        assert await seen(cli, "ls", "--kind", "latch", "report:*") != []
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "--kind", "latch", "report:*")
+        assert result.stdout == "released latch report:2\n"
+        result = await asyncio.to_thread(cli, "force-release", "--yes", "--kind", "once", "report:1")
+        assert (result.exit_code, result.stderr) == (1, "aiolock: nothing is known of once 'report:1'\n")
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])

@@ -116,6 +116,52 @@ def test_options_after_the_command_are_the_commands(
     assert cli.noted() == ["-q", "--", "--timeout", "soon", "-h"]
 
 
+@pytest.mark.parametrize("words", [("-c", "{}", "a"), ("a", "-c", "{}"), ("a", "--command={}")])
+def test_a_line_for_the_shell(cli: CommandLine, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cli.folder)
+    line = "echo $AIOLOCK_NAME >> note; exit 5"
+    assert cli("run", *(word.format(line) for word in words)).exit_code == 5
+    assert cli.noted() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("a",), "write the program"),
+        (("a", "-c", "true", "true"), "write the program"),
+        (("a", "-s", "-x", "true"), "exclude each other"),
+        (("a", "-s", "--permits", "2", "true"), "exclude each other"),
+        (("a", "-x", "--once", "5s", "true"), "exclude each other"),
+        (("a", "--signal", "TURM", "true"), "is no signal here"),
+    ],
+)
+def test_options_that_do_not_fit(cli: CommandLine, words: tuple[str, ...], told: str) -> None:
+    result = cli("run", *words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+async def test_together_with_others(cli: CommandLine) -> None:
+    """Readers, a writer, and permits: each is busy as the primitive is. Kept by _under."""
+
+    async def runs(*words: str) -> bool:
+        code = await asyncio.to_thread(cli.start("run", "--skip-if-held", *words, "a", "true").wait, 30)
+        assert code in (0, 75), cli.errors
+        return code == 0
+
+    async with LockManager(cli.url) as locks:
+        rw = locks.rw_lock("a")
+        async with rw.read:
+            assert [await runs(word) for word in ("-s", "-x")] == [True, False]
+        async with rw.write:
+            assert [await runs(word) for word in ("--shared", "--exclusive")] == [False, False]
+            assert await runs()
+        async with locks.semaphore("a", 2):
+            assert await runs("--permits", "2")
+            async with locks.semaphore("a", 2):
+                assert not await runs("--permits", "2")
+
+
 def test_an_option_that_is_unknown(cli: CommandLine) -> None:
     """Before the command it is no part of it."""
     assert cli("run", "a", "--tll", "9s", "true").exit_code == 2
@@ -161,6 +207,26 @@ async def test_it_says_for_whom_it_waits(redis_url: str, monkeypatch: pytest.Mon
     assert said[0].endswith(" elsewhere")
 
 
+async def test_it_says_it_again_if_you_wish(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, with all holders, and again each minute. Kept by _tell_who_holds: `verbose`."""
+    said: list[str] = []
+    monkeypatch.setattr("aiolock.cli.run.say", said.append)
+    monkeypatch.setattr("aiolock.cli.run.AGAIN", 0.01)
+    command = Wanted("a", ("true",), None, None, "never", verbose=True, takes="permits", permits=2)
+    async with LockManager(redis_url, name="checkout") as locks:
+        one, two = [await locks.semaphore("a", 2, metadata=name).acquire() for name in ("nightly", "hourly")]
+        task = asyncio.create_task(_run(LockManager(redis_url), command))
+        async with asyncio.timeout(20):
+            while len(said) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await one.release()
+        assert await asyncio.wait_for(task, 20) == 0
+        await two.release()
+    assert {*said[:3]} == {said[0]}
+    assert said[0].startswith("waiting for 'a', held by checkout@")
+    assert " nightly, checkout@" in said[0]
+
+
 def test_a_server_that_is_away(cli: CommandLine) -> None:
     """The password is not shown."""
     result = cli("run", "--url", "redis://me:secret@127.0.0.1:1", "a", "--", "true")
@@ -197,6 +263,19 @@ async def test_a_lost_lock_ends_the_command(redis_url: str, tmp_path: Path, monk
             await asyncio.wait_for(task, 20)
         assert lost.value.reason is LossReason.REVOKED
     assert lines_of(note)[1:] == ["bye"]
+
+
+async def test_the_signal_that_it_shall_get(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept by Job._stop: `_ending`."""
+    monkeypatch.chdir(tmp_path)
+    note = tmp_path / "note"
+    line = "trap 'echo usr1 >> note; exit 0' USR1; echo $$ >> note; while :; do sleep 0.02; done"
+    command = Wanted("a", ("sh", "-c", line), None, None, "never", ending=signal.SIGUSR1)
+    async with LockManager(redis_url) as locks, running(LockManager(redis_url), command, note) as task:
+        assert await locks.lock("a").force_release()
+        with pytest.raises(LockLost):
+            await asyncio.wait_for(task, 20)
+    assert lines_of(note)[1:] == ["usr1"]
 
 
 async def test_nothing_outlives_the_expiry(
@@ -364,7 +443,7 @@ def test_a_release_that_is_refused(cli: CommandLine) -> None:
         (("-n", "a", "true"), "-n is an option of flock: write --skip-if-held"),
         (("a", "--nonblock", "true"), "--nonblock is an option of flock: write --skip-if-held"),
         (("-w", "5", "a", "true"), "-w is an option of flock: write --timeout 10s"),
-        (("a", "-c", "one; two"), "-c is an option of flock: write the program and its arguments"),
+        (("-e", "a", "true"), "-e is an option of flock: write -x"),
     ],
 )
 def test_an_option_of_flock_names_ours(cli: CommandLine, words: tuple[str, ...], told: str) -> None:

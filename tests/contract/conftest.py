@@ -11,7 +11,7 @@ import redis
 
 from aiolock import Lock, LockManager
 from tests.conftest import choose
-from tests.support import etcd, mysql, postgres, redis_cli
+from tests.support import etcd, mysql, postgres, redis_cli, zookeeper
 from tests.support.cluster import Cluster
 from tests.support.replication import Pair
 from tests.support.skipping import skip_waits
@@ -27,17 +27,17 @@ from .places import (
     QuorumPlace,
     RedisPlace,
 )
-from .queues import EtcdPlace, MemoryQueuePlace
+from .queues import EtcdPlace, MemoryQueuePlace, ZooKeeperPlace
 from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
 PLACES = (
     *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
-    *("queues", "etcd"),
+    *("queues", "etcd", "zookeeper"),
 )
-QUEUES = ("queues", "etcd")
+QUEUES = ("queues", "etcd", "zookeeper")
 REPEATED = ("mysql",)
-TOPOLOGIES = ("cluster", "sqlite", "postgres", "mysql", "etcd", "polling")
+TOPOLOGIES = ("cluster", "sqlite", "postgres", "mysql", "etcd", "zookeeper", "polling")
 """Where the whole contract runs in `make test-topologies` only."""
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
@@ -54,6 +54,7 @@ IN_PARTS = {
     "postgres": SCRIPTED,
     "mysql": SCRIPTED,
     "etcd": ("test_lock.py",),
+    "zookeeper": ("test_lock.py",),
     "sqlite": (
         *(*SCRIPTED, "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_latch.py", "test_condition.py"),
         *("test_once.py", "test_holder.py", "test_resume.py", "test_request_release.py"),
@@ -67,11 +68,15 @@ IN_THREADS = ("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --topologies, of these tests run only those at the places of which `make test` runs parts."""
-    choose(
-        config, items, lambda item: _place_of(item) not in QUEUES or item.get_closest_marker("not_in_queues") is None
-    )
+    for marker, places in (("not_in_queues", QUEUES), ("not_in_zookeeper", ("zookeeper",))):
+        without(config, items, marker, places)
     if config.getoption("--topologies"):
         choose(config, items, lambda item: item.path.parent != HERE or _place_of(item) in TOPOLOGIES)
+
+
+def without(config: pytest.Config, items: list[pytest.Item], marker: str, places: tuple[str, ...]) -> None:
+    """Leave out what has a marker, at these places."""
+    choose(config, items, lambda item: _place_of(item) not in places or item.get_closest_marker(marker) is None)
 
 
 def _place_of(item: pytest.Item) -> object:
@@ -193,6 +198,12 @@ def mysql_place() -> Iterator[MySQLPlace]:
 def etcd_place() -> EtcdPlace:
     """A cluster of one, empty."""
     return EtcdPlace(etcd.shared())
+
+
+@pytest.fixture
+def zookeeper_place() -> ZooKeeperPlace:
+    """An ensemble of one, empty."""
+    return ZooKeeperPlace(zookeeper.shared())
 
 
 @pytest.fixture

@@ -1,16 +1,22 @@
-"""Places whose stores keep the queues themselves: in memory, and on etcd."""
+"""Places whose stores keep the queues themselves: in memory, on etcd, and on ZooKeeper."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from kazoo.exceptions import NoNodeError
+
 from aiolock import LockManager
 from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.coordinator.paths import Paths
+from aiolock.backends.coordinator.store import Last, OwnPlace
 from aiolock.backends.coordinator.store import Place as Seat
+from aiolock.backends.coordinator.values import value_of
+from aiolock.backends.zookeeper.names import HELD, nodes_in, prefix_of
 from aiolock.scripts.base import Call
 from aiolock.scripts.keys import Keys
 from aiolock.scripts.outcomes import Granted, Queued
@@ -18,6 +24,7 @@ from tests.support.etcd import Etcd
 from tests.support.locks import LockState
 from tests.support.queue_store import Queues, QueueStore
 from tests.support.skipping import SkippingClock
+from tests.support.zookeeper import ZooKeeper
 
 KEYS = Keys("aiolock")
 PATHS = Paths("aiolock")
@@ -148,15 +155,15 @@ class _Memory:
         queues, key = self.queues, f"{path}/{owner}"
         queues.revision += 1
         queues.places[path][key] = Seat(key, owner, queues.revision, weight, capacity, 1, note)
-        queues.last[path] = queues.revision, True
-        queues.keep(key, ttl_ms / 1000)
+        queues.last[path] = Last(queues.revision, held=True)
+        queues.prolong(key, ttl_ms)
         return queues.revision
 
     def remove(self, path: str, owner: str) -> None:
         self.queues.drop(path, f"{path}/{owner}")
 
     def last(self, path: str) -> int:
-        return self.queues.last.get(path, (0, False))[0]
+        return self.queues.last.get(path, Last()).fence
 
     def flush(self) -> None:
         self.queues.forget()
@@ -219,6 +226,66 @@ class EtcdPlace(QueuePlace):
     def __init__(self, cluster: Etcd) -> None:
         super().__init__(_Etcd(cluster))
         self.url = cluster.url
+        self.server.flush()
+
+    def manager(self, **options: Any) -> LockManager:
+        return LockManager(self.url, **options)
+
+
+class _ZooKeeper:
+    """An ensemble, asked by kazoo."""
+
+    def __init__(self, ensemble: ZooKeeper) -> None:
+        self.ensemble = ensemble
+
+    def view(self, path: str) -> Sequence[Seat]:
+        found = []
+        for node in nodes_in(self.ensemble.children(f"/{path}")):
+            with contextlib.suppress(NoNodeError):
+                data, stat = self.ensemble.client.get(f"/{path}/{node.name}")
+                weight, capacity, depth, note, _ = json.loads(data)
+                found.append(Seat(node.name, node.owner, stat.czxid, weight, capacity, depth, note))
+        return found
+
+    def take(self, path: str, owner: str, ttl_ms: int, weight: int, capacity: int, note: str) -> int:
+        own = OwnPlace(path, owner, ttl_ms, weight, capacity, note, floor=0, shared=path.split("/")[1] == "rw")
+        client = self.ensemble.client
+        client.ensure_path(f"/{path}")
+        node = self.ensemble.plant(f"/{path}/{prefix_of(own)}", value_of(own, ttl_ms), ttl_ms / 1000)
+        order = int(client.exists(node).czxid)
+        if own.whole and not any(place.order < order for place in self.view(path)):
+            client.ensure_path(f"/{path}/{HELD}")
+            client.set(f"/{path}/{HELD}", b"%d" % order)
+        return order
+
+    def remove(self, path: str, owner: str) -> None:
+        for node in nodes_in(self.ensemble.children(f"/{path}")):
+            if node.owner == owner:
+                self.ensemble.client.delete(f"/{path}/{node.name}")
+
+    def last(self, path: str) -> int:
+        for node in (f"/{path}/{HELD}", f"/{path}"):
+            with contextlib.suppress(NoNodeError):
+                data, stat = self.ensemble.client.get(node)
+                return int(data or stat.pzxid)
+        return 0
+
+    def flush(self) -> None:
+        self.ensemble.flush()
+
+    def paths(self) -> set[str]:
+        spaces = [name for name in self.ensemble.children("/") if name != "zookeeper"]
+        kinds = [f"{space}/{kind}" for space in spaces for kind in self.ensemble.children(f"/{space}") if kind != "#"]
+        names = [f"{kind}/{name}" for kind in kinds for name in self.ensemble.children(f"/{kind}")]
+        return {name for name in names if self.view(name)}
+
+
+class ZooKeeperPlace(QueuePlace):
+    """An ensemble of ZooKeeper, empty."""
+
+    def __init__(self, ensemble: ZooKeeper) -> None:
+        super().__init__(_ZooKeeper(ensemble))
+        self.url = ensemble.url
         self.server.flush()
 
     def manager(self, **options: Any) -> LockManager:

@@ -450,6 +450,7 @@ async def test_a_fixed_lease_ends_before_the_server_lets_it_go(place: Place) -> 
 
 @pytest.mark.short_ttl
 @nobody_waits
+@pytest.mark.not_in_zookeeper("it refuses a longer ttl: tests/coordinator/test_seam.py")
 async def test_a_fixed_lease_lives_on_when_renewed_by_hand(locks: LockManager) -> None:
     async with locks.lock(NAME, ttl=SHORT, renew=False) as lease:
         for _ in range(3):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, HolderInfo, LockManager, WaiterInfo
+from aiolock import BackendError, ConfigurationError, HolderInfo, LockManager, WaiterInfo, WaitTimeout
 
 from .places import Place, nobody_waits, until
 
@@ -134,3 +134,118 @@ async def test_who_waits_for_a_condition(checkout: LockManager, locks: LockManag
     async with locks.lock(NAME):
         await seen.notify()
     await task
+
+
+async def own(look: Any) -> list[Any]:
+    """What a manager says of itself: in threads it is asked as a call."""
+    found = look()
+    return list(await found if asyncio.isfuture(found) or asyncio.iscoroutine(found) else found)
+
+
+async def test_what_this_process_holds(checkout: LockManager, locks: LockManager) -> None:
+    """Kept by `leases_of`: all leases, also nested ones, and no lease of another process."""
+    assert await own(locks.leases) == []
+    async with locks.lock(NAME, metadata="nightly") as first, locks.lock(NAME), checkout.lock("other"):
+        outer, inner = await own(locks.leases)
+        assert (outer.kind, outer.name, outer.metadata, outer.fence) == ("lock", NAME, "nightly", first.fence)
+        assert (outer.side, outer.permits, outer.lost) == ("", 1, False)
+        assert outer.task == inner.task != ""
+        assert 0 < outer.remaining <= first.remaining() + 1
+        assert 0 <= outer.held_for < 60
+        assert [lease.name for lease in await own(checkout.leases)] == ["other"]
+    assert await own(locks.leases) == []
+
+
+async def test_what_tasks_of_this_process_wait_for(checkout: LockManager, locks: LockManager) -> None:
+    """Kept by `waits_of`, the oldest first; a task that has gone in waits no more."""
+
+    async def wait() -> None:
+        async with locks.lock(NAME):
+            pass
+
+    async with checkout.lock(NAME):
+        tasks = [asyncio.create_task(wait()) for _ in range(2)]
+        async with asyncio.timeout(10):
+            while len(waits := await own(locks.waiting)) < 2:  # noqa: ASYNC110 - a server sets no event here
+                await asyncio.sleep(0.005)
+        assert [(one.kind, one.name, one.permits) for one in waits] == [("lock", NAME, 1)] * 2
+        assert waits[0].waited >= waits[1].waited >= 0
+        assert len({one.task for one in waits}) == 2
+        assert await own(checkout.waiting) == []
+        tasks.pop().cancel()
+        async with asyncio.timeout(10):
+            while len(await own(locks.waiting)) > 1:  # noqa: ASYNC110 - in threads, the other end is not told here
+                await asyncio.sleep(0.005)
+    await asyncio.gather(*tasks)
+    assert await own(locks.waiting) == []
+
+
+async def test_sides_and_permits_of_this_process(locks: LockManager) -> None:
+    if not locks._runtime.backend.abilities.queues:
+        return
+    rw = locks.rw_lock("page")
+    async with rw.read, locks.semaphore("api", 5).acquire(3):
+        assert [(one.kind, one.side, one.permits) for one in await own(locks.leases)] == [
+            ("rw", "read", 1),
+            ("semaphore", "", 3),
+        ]
+    async with rw.write:
+        assert [one.side for one in await own(locks.leases)] == ["write"]
+
+
+def waitable(locks: LockManager) -> list[Any]:
+    """What can be waited for here, each as it is made."""
+    if not locks._runtime.backend.abilities.queues:
+        return [locks.lock]
+    if locks._runtime.backend.abilities.requests is not None:
+        return [locks.lock, locks.rw_lock]
+    return [locks.lock, locks.rw_lock, locks.multi_lock]
+
+
+async def test_waiting_until_it_is_free(locks: LockManager, others: LockManager) -> None:
+    """It takes nothing, so another one comes in at once. Kept by Vacancy.wait_free."""
+    for here, there in zip(waitable(locks), waitable(others), strict=True):
+        mine, theirs = here(NAME), there(NAME)
+        holder = getattr(theirs, "write", theirs)
+        assert await mine.wait_free() is True
+        lease = await holder.acquire()
+        for timeout in (0, 0.02):
+            with pytest.raises(WaitTimeout, match="was not free within"):
+                await mine.wait_free(timeout)
+        waiting = [asyncio.create_task(mine.wait_free()) for _ in range(2)]
+        await asyncio.sleep(0.03)
+        assert not any(task.done() for task in waiting)
+        waiting[1].cancel()
+        await lease.release()
+        assert await asyncio.wait_for(waiting[0], 10) is True
+        await asyncio.wait(waiting)
+        async with holder.acquire(timeout=0):
+            pass
+
+
+@pytest.mark.not_in_threads("what asks is another object there")
+async def test_an_outage_does_not_end_the_wait(
+    locks: LockManager, others: LockManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But the first look is told what happens. Kept by `except BackendError`."""
+    lock, looks = locks.lock(NAME), 0
+    look, transient = type(lock).is_locked, True
+
+    async def refused(self: Any) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 1 and transient:
+            return True
+        if looks < 4:
+            raise BackendError(NAME, "away", transient=transient)
+        return await look(self)
+
+    monkeypatch.setattr(type(lock), "is_locked", refused)
+    assert await lock.wait_free(10) is True
+    assert looks == 4
+    looks = 1
+    with pytest.raises(BackendError, match="away"):
+        await lock.wait_free()
+    looks, transient = 1, False
+    with pytest.raises(BackendError, match="away"):
+        await lock.wait_free()

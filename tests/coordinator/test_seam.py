@@ -141,3 +141,21 @@ async def test_what_happened_while_the_connection_was_gone(queues: Queues) -> No
         store.mend()
         async with asyncio.timeout(5):
             await (await waiting).release()
+
+
+async def test_a_ttl_that_becomes_longer_than_a_place_is_kept() -> None:
+    """It is refused, and what is held goes on as before. Kept by `Places._too_long`, `Lease.renew` and `_nest`."""
+    why = r"the longest ttl|keeps it for 6 s at most, not for 60 s"
+    async with manager(Queues(longest=6.0)) as locks:
+        async with locks.lock("a", ttl=6.0) as lease, locks.lock("b", ttl=6.0):
+            with pytest.raises(BackendError, match=why):
+                await lease.renew(60.0)
+            with pytest.raises(BackendError, match=why):
+                await locks.lock("a", ttl=60.0).acquire()
+            assert lease.depth == 1
+            await lease.renew()
+            assert 5 < lease.remaining() < 6
+        async with locks.lock("a", ttl=5.0, renew=False) as lease:
+            with pytest.raises(BackendError, match=why):
+                await lease.renew(60.0)
+            await lease.renew(6.0)

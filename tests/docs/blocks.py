@@ -15,9 +15,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial/index.md"
 HOW_TO = (
     "sqlite",
-    "postgresql",
-    "mysql",
+    "database",
     "etcd",
+    "zookeeper",
     "deploy",
     "monitoring",
     "quorum",
@@ -32,19 +32,18 @@ HOW_TO = (
     "lock",
     "testing",
     "topologies",
-    "troubleshooting",
 )
 PASTED = [
     ROOT / "README.md",
     TUTORIAL,
-    *(ROOT / f"docs/reference/{name}.md" for name in ("options", "asyncio", "contrib", "acl")),
+    *(ROOT / f"docs/reference/{name}.md" for name in ("recipes",)),
     *(ROOT / f"docs/how-to/{name}.md" for name in HOW_TO),
 ]
 """The pages that are tested as their readers use them: see pasted.py."""
 SERVER_URL = "redis://localhost:6379/0"
 DATABASE_URL = "postgresql://app@localhost/app"
-MYSQL_URL = "mysql://app@localhost/app"
 ETCD_URL = "etcd://localhost:2379"
+ZOOKEEPER_URL = "zookeeper://localhost:2181"
 _DIRECTIVE = re.compile(r"<!-- test: setup=(\w+) -->")
 
 

@@ -26,9 +26,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.support import etcd, mysql, plugin_run, postgres
+from tests.support import etcd, plugin_run, postgres, zookeeper
 
-from .blocks import DATABASE_URL, ETCD_URL, MYSQL_URL, ROOT, SERVER_URL, Block, name_of, of
+from .blocks import DATABASE_URL, ETCD_URL, ROOT, SERVER_URL, ZOOKEEPER_URL, Block, name_of, of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NAMED = re.compile(r"# ([\w.]+)\n")
@@ -132,10 +132,10 @@ class Reader:
         text = text.replace(SERVER_URL, self._url)
         if DATABASE_URL in text:
             text = text.replace(DATABASE_URL, postgres.dsn())
-        if MYSQL_URL in text:
-            text = text.replace(MYSQL_URL, mysql.url())
         if ETCD_URL in text:
             text = text.replace(ETCD_URL, etcd.shared().url)
+        if ZOOKEEPER_URL in text:
+            text = text.replace(ZOOKEEPER_URL, zookeeper.shared().url)
         return re.sub(r"\b8000\b", str(self._port), text)
 
     def _serve(self, block: Block, command: str, shown: list[str]) -> None:

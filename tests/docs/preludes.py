@@ -15,11 +15,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from aiolock import AcquireTimeout, BackendError, LockLost, LockManager, LossReason
+from aiolock import LockLost, LockManager, LossReason
 from aiolock.testing import MemoryBackend
-from tests.support import replication
 
-from . import applications, guarding, observing
+from . import applications, observing
 
 Namespace = dict[str, Any]
 Prelude = Callable[[str], AbstractAsyncContextManager[Namespace]]
@@ -102,75 +101,6 @@ async def orders(url: str) -> AsyncIterator[Namespace]:
         assert reconciled == ["stolen", "blocked"]
 
 
-class Work:
-    """What a block does inside the lock: how often it began, and what it raises."""
-
-    def __init__(self, backend: MemoryBackend) -> None:
-        self.backend = backend
-        self.begun = 0
-        self.error: Exception | None = None
-        self.accident: Callable[[], object] | None = None
-
-    async def __call__(self, name: str) -> None:
-        self.begun += 1
-        if self.error is not None:
-            raise self.error
-        if self.accident is not None:
-            self.accident()
-            await self.backend.clock.advance(10.0)
-
-    async def times(self, call: Awaitable[Any]) -> tuple[int, Any]:
-        """How often the block began during a call, and what that returned or raised."""
-        before = self.begun
-        task = asyncio.ensure_future(call)
-        await self.backend.clock.advance(6.0)  # longer than any timeout
-        (result,) = await asyncio.gather(task, return_exceptions=True)
-        return self.begun - before, result
-
-
-OWN_ERRORS = [BackendError("", "refused"), AcquireTimeout("", "of another lock"), ZeroDivisionError()]
-
-
-@asynccontextmanager
-async def fail_open(url: str) -> AsyncIterator[Namespace]:
-    """For a program with `refresh(key)`, which runs its block once or never, whatever happens."""
-    async with memory(url) as namespace:
-        program: Namespace = {}
-        yield program
-        work = Work(namespace["backend"])
-        program |= {"locks": namespace["locks"], "rebuild": work}
-        refresh = program["refresh"]
-        assert await work.times(refresh("free")) == (1, None)
-        work.backend.steal("busy")
-        times, error = await work.times(refresh("busy"))
-        assert times == 0
-        assert isinstance(error, AcquireTimeout)
-        with work.backend.outage():
-            assert await work.times(refresh("away")) == (1, None)
-            for work.error in OWN_ERRORS:
-                assert await work.times(refresh("away and broken")) == (1, work.error)
-        for work.error in OWN_ERRORS:
-            assert await work.times(refresh("broken")) == (1, work.error)
-        work.error, work.accident = None, lambda: work.backend.steal("lost")
-        times, error = await work.times(refresh("lost"))
-        assert (times, type(error)) == (1, LockLost)
-
-
-@asynccontextmanager
-async def replicated(url: str) -> AsyncIterator[Namespace]:
-    """For a block that defines `locks` and `pay(order)`: with its replica, and without an answer from it."""
-    with replication.pair() as pair, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REDIS_URL", pair.url)
-        namespace: Namespace = {}
-        yield namespace
-        pay: Handler = namespace["pay"]
-        async with namespace["locks"]:
-            assert any([await pay("42") for _ in range(20)])  # a machine may be slow once
-            pair.replica.freeze()
-            assert await pay("42") is None
-            pair.replica.thaw()
-
-
 @asynccontextmanager
 async def memory_url(url: str) -> AsyncIterator[Namespace]:
     """The setting that a test suite would use."""
@@ -185,6 +115,6 @@ async def memory_url(url: str) -> AsyncIterator[Namespace]:
 
 def prelude(name: str) -> Prelude:
     """The prelude of that name."""
-    modules = (sys.modules[__name__], applications, guarding, observing)
+    modules = (sys.modules[__name__], applications, observing)
     found: Prelude = next(getattr(each, name or "nothing") for each in modules if hasattr(each, name or "nothing"))
     return found

@@ -12,7 +12,7 @@ import redis
 
 from aiolock import Lock, LockLost, LockManager, LossReason, recipes
 from aiolock.redisson import Redisson
-from aiolock.scripts import condition, latch, lock, multi, once, queue
+from aiolock.scripts import condition, latch, lock, multi, once, outcome, queue
 from aiolock.scripts.base import Script
 from aiolock.scripts.inspections import INSPECTED_KINDS, inspection_of
 from aiolock.scripts.keys import Keys
@@ -30,6 +30,7 @@ SECTIONS = (
     "queues",
     "latches",
     "once",
+    "joined",
     "redisson",
     "quorum",
     "replicas",
@@ -86,6 +87,7 @@ def test_the_rules_allow_what_is_used() -> None:
         "queues": used(*queue.SCRIPTS),
         "latches": used(*latch.SCRIPTS),
         "once": used(*once.SCRIPTS),
+        "joined": used(*outcome.SCRIPTS),
         "redisson": used(*redisson_wire.SCRIPTS),
         "quorum": set(),
         "replicas": {"wait"},
@@ -137,6 +139,10 @@ async def take_turns(one: Any, other: Any) -> None:
                 pass
         await lease.renew()
         assert await one.info()
+        if hasattr(one, "holders"):
+            assert len(await other.holders()) == 1
+            if one._runtime.backend.abilities.queues:
+                assert await other.waiters() == []
         waiting = [asyncio.create_task(each.acquire()) for each in (one, other, other)]
         await asyncio.sleep(0.05)  # longer than a heartbeat
     for entered in asyncio.as_completed(waiting):
@@ -169,12 +175,14 @@ async def conditions(one: LockManager, other: LockManager) -> None:
     waiting = asyncio.create_task(wait())
     await began.wait()
     async with other.lock("a"):
+        assert len(await other.condition(other.lock("a")).waiters()) == 1
         await other.condition(other.lock("a")).notify_all()
     await waiting
 
 
 async def queues(one: LockManager, other: LockManager) -> None:
     await take_turns(one.rw_lock("a").write, other.rw_lock("a").write)
+    assert await one.rw_lock("a").holders() == []
     await take_turns(one.semaphore("a", 1), other.semaphore("a", 1))
     async with one.rw_lock("a").read, other.rw_lock("a").read:
         pass
@@ -198,6 +206,20 @@ async def runs(one: LockManager, other: LockManager) -> None:
     assert (await here.run(work)).ran
     assert not (await there.run(work)).ran
     assert await there.forget()
+
+
+async def joined(one: LockManager, other: LockManager) -> None:
+    begun = asyncio.Event()
+
+    async def work() -> int:
+        begun.set()
+        await asyncio.sleep(0.05)
+        return 7
+
+    here, there = (recipes.exclusive(manager, key=lambda: "a", busy="join")(work) for manager in (one, other))
+    task = asyncio.create_task(here())
+    await begun.wait()
+    assert await there() == await task == 7
 
 
 async def on_redisson(one: LockManager, other: LockManager) -> None:
@@ -231,10 +253,17 @@ Scene = Callable[[LockManager, LockManager], Awaitable[None]]
 
 @pytest.mark.parametrize(
     ("section", "scene"),
-    [("locks", locks_of_a_name), ("queues", queues), ("latches", latches), ("once", runs), ("redisson", on_redisson)],
+    [
+        ("locks", locks_of_a_name),
+        ("queues", queues),
+        ("latches", latches),
+        ("once", runs),
+        ("joined", joined),
+        ("redisson", on_redisson),
+    ],
 )
 async def test_each_section_suffices(redis_url: str, link: redis.Redis, section: str, scene: Scene) -> None:
-    limited = Limited(redis_url, link, *(("locks", "once") if section == "once" else (section,)))
+    limited = Limited(redis_url, link, *(("locks", section) if section in ("once", "joined") else (section,)))
     async with LockManager(limited.url) as one, LockManager(limited.url, liveness=0.1, recheck=0.03) as other:
         async with asyncio.timeout(20):
             await scene(one, other)

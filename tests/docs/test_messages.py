@@ -44,6 +44,13 @@ def errors() -> dict[str, str]:
     return {found.text: found.place for found in sorted(error_texts()) if own_words(found.text) > WORDS}
 
 
+def searches(text: str) -> list[str]:
+    """What a reader looks for who does as the page says: two words of the message, then the next two, and so on."""
+    parts = ([word for word in part.split() if re.search(r"\w", word)] for part in text.split(UNKNOWN))
+    pairs = (part[at : at + 2] for part in parts for at in range(0, len(part) - 1, 2))
+    return [" ".join(pair).strip(":,;.?`(") for pair in pairs]
+
+
 @cache
 def lines() -> dict[str, str]:
     """The messages of WARNING and ERROR lines, each with its logger."""
@@ -87,3 +94,15 @@ def test_the_words_tell_messages_apart(title: str) -> None:
         assert own_words(phrase) >= WORDS, phrase
         assert sum(phrase in text for text in messages) <= SIMILAR, phrase
     assert len({*words}) == len(words)
+
+
+@pytest.mark.parametrize("title", MESSAGES)
+def test_a_search_finds_every_message(title: str) -> None:
+    """Broken by words on the page in which no search for two words of the message hits: take one more of them."""
+    words = phrases(title)
+    missed = [
+        text
+        for text in MESSAGES[title]()
+        if not any(pair in phrase for pair in searches(text) for phrase in words if phrase in text)
+    ]
+    assert not missed, "\n".join(missed)

@@ -1,4 +1,4 @@
-"""The cost table of primitives.md, counted on a real server."""
+"""What a semaphore, a read-write lock and a fair lock cost, counted on a real server."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from aiolock import Lease, LockManager
-from aiolock.recipes import once
+from aiolock.recipes import exclusive, once
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.foreign import used_by
 from aiolock.scripts.keys import Keys
@@ -22,17 +22,18 @@ from tests.support.scripting import LuaSide
 from .blocks import ROOT
 
 PAGE = (ROOT / "docs/reference/wire-format.md").read_text(encoding="utf-8")
-WORD = re.compile(r'^ *\d+\) "(.*?)"(?: .*)?$', re.MULTILINE)
 
 Stage = Callable[[LockManager, LockManager, redis.Redis, AsyncExitStack], Awaitable[None]]
 
 
 def listings() -> list[tuple[str, dict[str, str]]]:
-    """The keys and their fields, in the order of the page."""
-    found = re.findall(r"^> HGETALL (.+)\n((?: *\d+\) .*\n)+)", PAGE, re.MULTILINE)
-    words = [(key, [word.replace(r"\n", "\n") for word in WORD.findall(lines)]) for key, lines in found]
+    """The keys and their fields, in the order of the page: a name, its value, and perhaps a word about it."""
+    found = re.findall(r"^HGETALL (.+)\n((?:  .+\n)+)", PAGE, re.MULTILINE)
+    words = [(key, [re.split(r" {2,}", line.strip())[:2] for line in lines.splitlines()]) for key, lines in found]
     return [
-        (key, dict(zip(words[::2], words[1::2], strict=True))) for key, words in words if not key.endswith(":alive")
+        (key, {name: text.replace(r"\n", "\n") for name, text in fields})
+        for key, fields in words
+        if not key.endswith(":alive")
     ]
 
 
@@ -129,7 +130,15 @@ async def runs(one: LockManager, _: LockManager, link: redis.Redis, stack: Async
     await job.run(nothing)
 
 
-STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, rw, closed, opened, condition, runs)
+async def outcome(one: LockManager, _: LockManager, link: redis.Redis, stack: AsyncExitStack) -> None:
+    @exclusive(one, key=lambda: "report", busy="join")
+    async def call() -> int:
+        return 3
+
+    await call()
+
+
+STAGES: tuple[Stage, ...] = (held, granted, free, semaphore, closed, opened, condition, runs, outcome)
 
 
 @pytest.fixture
@@ -151,6 +160,15 @@ async def test_a_state_is_as_listed(managers: tuple[LockManager, LockManager], r
             await STAGES[number](*managers, link, stack)
             kept = {name.decode(): text.decode() for name, text in link.hgetall(key).items()}
         assert shapes(kept) == shapes(listed)
+
+
+async def test_a_read_write_lock_has_the_same_fields(managers: tuple[LockManager, LockManager], redis_url: str) -> None:
+    fields = listings()[STAGES.index(semaphore)][1]
+    with redis_cli.client(redis_url) as link:
+        async with AsyncExitStack() as stack:
+            await rw(*managers, link, stack)
+            kept = {name.decode() for name in link.hgetall("aiolock:rw:{catalog}:state")}
+        assert {name for name in kept if ":" not in name} == {name for name in fields if ":" not in name}
 
 
 def test_the_message_is_quoted() -> None:

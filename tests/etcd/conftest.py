@@ -19,12 +19,6 @@ def server() -> etcd.Etcd:
 
 
 @pytest.fixture
-def url(server: etcd.Etcd) -> str:
-    """Its address."""
-    return server.url
-
-
-@pytest.fixture
 async def locks(server: etcd.Etcd) -> AsyncIterator[LockManager]:
     """One process's manager."""
     async with LockManager(server.url, ttl=6.0) as made:

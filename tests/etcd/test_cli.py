@@ -1,53 +1,19 @@
-"""The command line on a cluster: it shows what is there, and changes nothing but what you tell it to."""
+"""What the command line finds out about a cluster."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from aiolock import LockLost, LockManager
 from aiolock.backends.etcd.reader import MemberStatus
 from aiolock.cli.etcd_examination import examine_member
-from tests.cli import stores
 from tests.cli.conftest import CommandLine
 from tests.support.etcd import Etcd
 
-aiolock = stores.aiolock
-test_force_release = stores.test_force_release
-test_ls_and_info = stores.test_ls_and_info
-test_run = stores.test_run
 
-
-async def test_a_vanished_holder(server: Etcd, locks: LockManager, aiolock: CommandLine) -> None:
-    lease = await locks.lock("a").acquire()
-    for pair in server.pairs("aiolock/lock/a/", "aiolock/lock/a0"):
-        server.delete(pair["key"])
-    told = await asyncio.to_thread(aiolock, "info", "a")
-    assert "lock a: abandoned" in told.output
-    with pytest.raises(LockLost):
-        await lease.release()
-    nothing = await asyncio.to_thread(aiolock, "info", "b")
-    assert nothing.exit_code == 1
-
-
-async def test_many_names(server: Etcd, aiolock: CommandLine) -> None:
-    """It takes pages. Kept by `EtcdStore.paths`."""
-    async with LockManager(server.url) as locks:
-        held = [await locks.lock(f"n/{number}").acquire() for number in range(30)]
-        from aiolock.backends.etcd.reader import EtcdReader
-
-        reader = EtcdReader(server.url)
-        found = [key async for keys in reader.scan("aiolock:*:{n/*}*", most=7) for key in keys]
-        await reader.close()
-        assert set(found) == {f"aiolock:lock:{{n/{number}}}" for number in range(30)}
-        for lease in held:
-            await lease.release()
-
-
-def test_doctor(aiolock: CommandLine) -> None:
-    done = aiolock("doctor")  # what it thinks of the version is tested below
+def test_doctor(server: Etcd, tmp_path: Path) -> None:
+    done = CommandLine(server.url, tmp_path)("doctor")  # what it thinks of the version is tested below
     assert "etcd 3." in done.output
     assert "you name one member" in done.output
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
+from aiolock.scripts import condition, guard, latch, lock, multi, once, outcome, queue
 from aiolock.scripts.base import Call
 from aiolock.scripts.commands import COMMANDS
 from tests.support import redisson_wire
 from tests.support.scripting import LuaSide, Refused, Side, StoreSide
 
-FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, queue, redisson_wire)
+FAMILIES: tuple[Any, ...] = (condition, guard, latch, lock, multi, once, outcome, queue, redisson_wire)
 TEXT = "call('SET', K, 7, 'PX', '100000') "
 FIELDS = "call('HSET', K, 'a', 'x', 'b', 2) "
 ORDER = "call('ZADD', K, 5, 'e', 1, 'a', 3, 'cc', 3, 'c', '9', 'i') "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import aiolock.scripts
-from aiolock.scripts import condition, guard, latch, lock, multi, once, queue
+from aiolock.scripts import condition, guard, latch, lock, multi, once, outcome, queue
 from tests.support import redisson_wire
 
 PACKAGE = Path(aiolock.scripts.__file__).parent
@@ -46,7 +46,9 @@ def test_there_are_scripts() -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [lock, multi, queue, latch, guard, condition, once, redisson_wire], ids=lambda family: family.__name__
+    "family",
+    [lock, multi, queue, latch, guard, condition, once, outcome, redisson_wire],
+    ids=lambda family: family.__name__,
 )
 def test_every_file_is_a_script_or_goes_in_front_of_one(family: object) -> None:
     folder = Path(str(family.__file__)).parent  # type: ignore[attr-defined]

@@ -148,12 +148,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def discard(self) -> None:
         """Its process is dead: end what is left without a word."""
         with self.running():
-            for task in asyncio.all_tasks(self):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                try:
-                    task.get_coro().close()  # type: ignore[union-attr]
-                except (Exception, asyncio.CancelledError):
-                    continue
+            ended: set[asyncio.Task[Any]] = set()
+            while left := asyncio.all_tasks(self) - ended:  # what ends may begin more
+                ended |= left
+                for task in left:
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    try:
+                        task.get_coro().close()  # type: ignore[union-attr]
+                    except (Exception, asyncio.CancelledError):
+                        continue
         self._ready.clear()
         self._scheduled.clear()
         self.close()

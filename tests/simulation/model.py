@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from aiolock import Lease
 from aiolock.primitives.rw_lock import FULL
-from aiolock.scripts.queue.records import Holder, read
-from tests.support import locks, redisson_wire
 
+from .truth import PERMITS
 from .world import World
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 SLACK = 0.06
 """Seconds in which a loop that runs delivers what it knows."""
 ROUNDING_MS = 3
-PERMITS = 3
-"""The capacity of each semaphore."""
 CAPACITY = {
     "lock": 1, "rw": FULL, "semaphore": PERMITS, "redisson": 1, "redisson rw": FULL, "redisson permits": PERMITS,
 }  # fmt: skip
@@ -272,25 +269,13 @@ class Model:
         """The server keeps it at least as long as its holder believes."""
         believed = stay.lease.remaining() * 1000
         for name in stay.wish.names:
-            left = self._kept(stay.wish.kind, name, stay.lease._hold.owner)
+            left = self.server.truth.kept(stay.wish.kind, name, stay.lease._hold.owner)
             if left + ROUNDING_MS < believed and not self._voided(stay):
                 self.world.fail(f"{stay} counts on {believed:.0f} ms, but the server keeps it for {left} ms")
 
     def _held(self, stay: Stay) -> bool:
-        return all(self._kept(stay.wish.kind, name, stay.lease._hold.owner) for name in stay.wish.names)
-
-    def _kept(self, kind: str, name: str, owner: str) -> int:
-        """For how many ms the server keeps the owner's hold."""
-        store = self.server.store
-        if kind.startswith("redisson"):
-            return redisson_wire.kept(store, kind, name, owner)
-        if kind == "lock":
-            state = locks.state(store, name)
-            return state.pttl if state.holder == owner else 0
-        key, order = locks.KEYS.of(kind, name).queue
-        if not isinstance(read(store.hget(key, owner)), Holder):
-            return 0
-        return max(0, (store.zscore(order, owner) or 0) - store.wall_us() // 1000)
+        kept = self.server.truth.kept
+        return all(kept(stay.wish.kind, name, stay.lease._hold.owner) for name in stay.wish.names)
 
     def _check_waiters(self) -> None:
         """No one sleeps long beside a free lock."""
@@ -298,7 +283,7 @@ class Model:
         for kind, name in {(wish.kind, name): None for wish in self.waiting for name in wish.names}:
             if kind in ("rw", "semaphore"):
                 continue
-            if self._taken(kind, name):
+            if self.server.truth.taken(kind, name):
                 self._free_since.pop((kind, name), None)
                 continue
             free = self._free_since.setdefault((kind, name), now)
@@ -310,12 +295,6 @@ class Model:
                     bound += plan.longest if wish.fair and wish.on_redisson else 0.0
                     if now - since > bound and wish.process.ran(since, now) > bound:
                         self.world.fail(f"{wish.who} sleeps beside {name!r}, free for {now - since:.1f} s")
-
-    def _taken(self, kind: str, name: str) -> bool:
-        store = self.server.store
-        if kind == "redisson permits":
-            return store.get(name) != str(PERMITS)
-        return store.exists(name) if kind.startswith("redisson") else locks.held(store, name)
 
     def _check_order(self, stay: Stay) -> None:
         """How many came in before it, and whether one of them came later; only while nothing goes wrong."""

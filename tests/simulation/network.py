@@ -42,6 +42,7 @@ class Direction:
         self._last = 0.0
         self._wake_at = 0.0
         self._kind = kind
+        self._over = False
         self.items: deque[tuple[float, bytes]] = deque()
 
     @property
@@ -50,7 +51,9 @@ class Direction:
         return sum(len(data) for _, data in self.items)
 
     def send(self, data: bytes) -> None:
-        """Send some bytes."""
+        """Send some bytes; what has ended takes none."""
+        if self._over:
+            return
         dice = self._connection.dice
         if len(data) > 2 and dice.random() < 0.05:
             cut = dice.randrange(1, len(data))
@@ -93,6 +96,7 @@ class Direction:
             self.items.pop()
         if last is not None:
             self._add(last)
+            self._over = True
 
 
 class Connection:
@@ -294,11 +298,15 @@ class Connector(ServerConnector):
 
     async def connect(self) -> Link:
         """Connect and authenticate: two round trips."""
+        connection = await self.reach()
+        return connection.transport.open(self._process.loop)
+
+    async def reach(self) -> Connection:
+        """The same, without what the library puts around it."""
         process = self._process
         made: asyncio.Future[Connection] = process.loop.create_future()
         process.world.after(process.plan.latency * 4 * process.dice.random(), self._establish, made)
-        connection = await made
-        return connection.transport.open(process.loop)
+        return await made
 
     def _establish(self, made: asyncio.Future[Connection]) -> None:
         process, server = self._process, self._server

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from aiolock.backends.coordinator import CoordinatorBackend
+from aiolock.backends.transactional.backend import TransactionalBackend
 from aiolock.core.holding.release import Release
-from tests.support import locks, redisson_wire
 
 from .plan import Plan
 from .process import NEVER, Process
+from .queues import SimulatedQueues
+from .rows import SimulatedDatabase
 from .world import World
 
 if TYPE_CHECKING:
     from aiolock import LockManager
     from aiolock.core.runtime import Runtime
-    from aiolock.scripts.store import Store
+
+    from .truth import Truth
 
 LONG = 0.2
 """Seconds for which a manager with nothing to write and nothing to hear must know of what it holds."""
@@ -26,20 +30,20 @@ class Orphans:
 
     Args:
         world: the time.
-        store: what the server keeps.
+        truth: what the server keeps.
         plan: how long a grant lasts at most, and whether late requests may run.
 
     Attributes:
         on_purpose: owners that were given up for somebody else.
     """
 
-    def __init__(self, world: World, store: Store, plan: Plan) -> None:
+    def __init__(self, world: World, truth: Truth, plan: Plan) -> None:
         self.on_purpose: set[str] = set()
         self._plan = plan
         self._unburied: dict[str, float] = {}  # owners without the tombstones they had, and since when they hold again
         self._closed: set[str] = set()  # ids of managers that closed when nothing was open
         self._world = world
-        self._store = store
+        self._truth = truth
         self._since: dict[str, float] = {}
 
     def closes(self, manager: LockManager) -> None:
@@ -55,13 +59,11 @@ class Orphans:
         tombstone is lost, such a request may be granted; nobody renews that, so it lasts for its ttl.
         """
         if not self._plan.kill:
-            for key in locks.tombstones(self._store):
-                self._unburied[key.partition(":dead:")[2]] = NEVER
-            self._unburied.update(dict.fromkeys(redisson_wire.tombstones(self._store), NEVER))
+            self._unburied.update(dict.fromkeys(self._truth.dead(), NEVER))
 
     def look(self, processes: list[Process], managers: list[LockManager]) -> None:
         """Fail if there is one for longer than a moment."""
-        held = dict(self._held())
+        held = dict(self._truth.owners())
         since, self._since = self._since, {}
         self._check_unburied(held)
         for owner, key in held.items():
@@ -88,15 +90,13 @@ class Orphans:
             if now - begin > longest:
                 self._world.fail(f"{owner} came back, and holds {held[owner]} for longer than its ttl")
 
-    def _held(self) -> Iterator[tuple[str, str]]:
-        """The owners of what is held, and its keys."""
-        for key in locks.held_names(self._store):
-            yield from ((owner, key) for owner in locks.holders(self._store, key))
-        yield from redisson_wire.holders(self._store)
-
 
 def _quiet(backend: Any) -> bool:
     """Whether it is connected, and nothing is on its way."""
+    if isinstance(backend, CoordinatorBackend):
+        return bool(cast(SimulatedQueues, backend._store).up and not backend._tasks)
+    if isinstance(backend, TransactionalBackend):
+        return cast(SimulatedDatabase, backend._engine).up and not backend._waiting and not backend._asked
     session = backend._session
     return session is not None and not session.replies.pending and backend._outbox.empty
 

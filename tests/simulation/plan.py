@@ -95,6 +95,7 @@ class Plan:
             it.
         reopens: seconds after which a process that could not open its manager tries again.
         stays: seconds for which a process stays open after its work, so that what an open manager heals is seen.
+        store: what keeps the locks: "redis"; "queues", as etcd does; or "rows", as a database does.
     """
 
     noise: str = ""
@@ -116,6 +117,7 @@ class Plan:
     abandoned: float | None = None
     reopens: float = 0.5
     stays: float = 0.0
+    store: str = "redis"
 
     @property
     def calm(self) -> bool:

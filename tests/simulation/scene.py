@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 
 from aiolock import BackendError, LockManager
+from aiolock.backends.base import Backend
+from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.redis import RedisBackend
-from aiolock.scripts.redisson.keys import RedissonKeys
-from tests.support import locks, redisson_wire
+from aiolock.backends.transactional.backend import TransactionalBackend
 
 from .actor import COUNT, Actor
-from .drawing import ON_REDISSON
 from .fault import Faults
-from .model import PERMITS, Model
+from .model import Model
 from .network import Connector
 from .orphans import Orphans
 from .plan import Plan
 from .process import Process
+from .queues import QueueServer, SimulatedQueues
+from .rows import RowServer, SimulatedDatabase
 from .server import Server
 from .world import Violation, World
 
+SERVERS: dict[str, type[Server]] = {"redis": Server, "queues": QueueServer, "rows": RowServer}
+"""By what keeps the locks."""
 LOOK = 0.25
 """Seconds between two looks at what depends on time alone."""
 
@@ -35,10 +39,10 @@ class Scene:
         self.plan = plan
         self.world = World(plan.noise)
         self.faults = Faults(self)
-        self.server = Server(self.world, plan.kill, self.faults.around)
+        self.server = SERVERS[plan.store](self.world, plan.kill, self.faults.around)
         self.model = Model(self.world, plan, self.server)
         self.server.forced = self.model.revokes
-        self.orphans = Orphans(self.world, self.server.store, plan)
+        self.orphans = Orphans(self.world, self.server.truth, plan)
         self.processes = [Process(self.world, plan, number) for number in range(plan.processes)]
         self.managers: list[LockManager] = []
         self.actors: list[Actor] = []
@@ -79,7 +83,15 @@ class Scene:
     def _create(self, process: Process) -> None:
         plan = self.plan
         connector = Connector(process, self.server)
-        backend = RedisBackend(connector, clock=process.clock, request_timeout=plan.request_timeout)
+        backend: Backend
+        if isinstance(self.server, QueueServer):
+            store = SimulatedQueues(connector, self.server, process, plan.ttl / 6)
+            backend = CoordinatorBackend(store, "aiolock", plan.request_timeout)
+        elif isinstance(self.server, RowServer):
+            engine = SimulatedDatabase(connector, self.server, process, plan.ttl / 6)
+            backend = TransactionalBackend(engine, process.clock, plan.request_timeout)
+        else:
+            backend = RedisBackend(connector, clock=process.clock, request_timeout=plan.request_timeout)
         self.managers.append(
             LockManager(
                 backend,
@@ -188,29 +200,17 @@ class Scene:
 
     def _check_end(self) -> None:
         self._check_mains()
-        world, store = self.world, self.server.store
-        number = ON_REDISSON["permits"][1]
-        free = store.get(number)
-        store.delete(number)
-        if self.plan.calm and free not in (None, str(PERMITS)):
-            world.fail(f"{free} of {PERMITS} permits are free at the end")
-        if not self.plan.calm:  # whoever died, or closed while the server was away, is forgotten by the next that comes
-            store.delete(RedissonKeys(number).permits)
-            for key in redisson_wire.waiting(store):
-                store.delete(key)
-        if endless := locks.unlimited(store):
-            world.fail(f"keys that never expire: {endless}")
-        held = [*locks.held_names(store), *redisson_wire.holders(store)]
-        if self.plan.calm and not self._unclear() and (held or not locks.nothing_held(store)):
-            world.fail(f"still held or awaited: {held} {locks.all_waiting(store)}")
-        if self.plan.orderly and not self._unclear():
-            alive = {key: list(store.hgetall(key)) for key in sorted(store.keys()) if key.endswith(":alive")}
-            if alive:
-                world.fail(f"managers that have closed are still known: {alive}")
+        world, truth, plan = self.world, self.server.truth, self.plan
+        if wrong := truth.wrong(plan.calm):
+            world.fail(wrong)
+        if plan.calm and not self._unclear() and (left := truth.left()):
+            world.fail(f"still held or awaited: {left}")
+        if plan.orderly and not self._unclear() and (alive := truth.known()):
+            world.fail(f"managers that have closed are still known: {alive}")
         late = [connection.late_until for process in self.processes for connection in process.connections]
         settled = max(world.now, self.server.busy_until, *(process.held_up for process in self.processes), *late)
-        world.run(settled + self.plan.longest + self.plan.liveness + 3.0, lambda: False)
-        if held := [*locks.held_names(store), *redisson_wire.holders(store)]:
+        world.run(settled + plan.longest + plan.liveness + 3.0, lambda: False)
+        if held := truth.held():
             world.fail(f"still held when every ttl is over: {held}")
         for process in self.processes:
             if not process.dead and not process.loop.idle():

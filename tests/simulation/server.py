@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aiolock.scripts import commands, condition, latch, lock, multi, once, queue
+from aiolock.scripts import commands, condition, latch, lock, multi, once, outcome, queue
 from aiolock.scripts.base import Script, as_text
 from aiolock.scripts.store import ErrorReply, Store
 from tests.support import locks, redisson_wire
 
 from .network import Connection
 from .process import Process
+from .truth import RedisTruth, Truth
 from .world import World
 
 SCRIPTS: dict[str, Script[Any]] = {
     script.sha: script
-    for family in (lock, queue, multi, latch, condition, once, redisson_wire)
+    for family in (lock, queue, multi, latch, condition, once, outcome, redisson_wire)
     for script in family.SCRIPTS
 }
 EPOCH_US = 1_750_000_000_000_000
@@ -42,11 +43,13 @@ class Server:
         jumped_us: how far its clock was set.
         runs: how many scripts it has run.
         forced: called with the owner and the fence of a hold that is taken away.
+        truth: what it keeps.
     """
 
     def __init__(self, world: World, kill: bool, around: Callable[[str, int, Process], None]) -> None:
         self.world = world
         self.store = Store(self.wall_us)
+        self.truth: Truth = RedisTruth(self.store)
         self.down = False
         self.busy_until = 0.0
         self.refuses = ""

@@ -6,10 +6,19 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
-from aiolock.backends.coordinator.store import Away, Lost, Moved, OwnPlace, Place, Refusal, Store, View
+from aiolock.backends.coordinator.store import Away, Last, Lost, Moved, OwnPlace, Place, Refusal, Store, View
 from aiolock.clock import Clock, SystemClock
 from aiolock.errors import BackendError
+
+
+class Watching(Protocol):
+    """One that watches places."""
+
+    def told(self, key: str, gone: bool) -> None:
+        """Something happened to one."""
 
 
 class Queues:
@@ -30,9 +39,9 @@ class Queues:
         self.trips = 0
         self.places: defaultdict[str, dict[str, Place]] = defaultdict(dict)
         self.until: dict[str, float] = {}
-        self.last: dict[str, tuple[int, bool]] = {}  # by path: a fence, and whether its holder has not left yet
-        self.stores: set[QueueStore] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self.last: dict[str, Last] = {}  # by path
+        self.stores: set[Watching] = set()
+        self._timer: object = None
 
     def queue(self, path: str) -> list[Place]:
         """The places of a name, first to last."""
@@ -67,22 +76,100 @@ class Queues:
         for store in list(self.stores):
             store.told(key, gone)
 
-    def keep(self, key: str, ttl: float) -> None:
-        """It lasts for so many seconds from now on."""
-        self.until[key] = self.clock.now() + ttl
+    def prolong(self, key: str, ttl_ms: int) -> float:
+        """It lasts for so long from now on; return until when."""
+        until = self.until[key] = self.clock.now() + ttl_ms / 1000
         if self._timer is None:
             self._schedule()
+        return until
 
     def _schedule(self) -> None:
         due = min(self.until.values(), default=None)
         self._timer = None
         if due is not None:
             pause = max(0.0, due - self.clock.now()) + 0.001
-            self._timer = asyncio.get_running_loop().call_later(pause, self._on_time)
+            self._timer = self.later(pause, self._on_time)
 
     def _on_time(self) -> None:
         self.expire()
         self._schedule()
+
+    @staticmethod
+    def later(seconds: float, act: Callable[[], None]) -> object:
+        """Do something then."""
+        return asyncio.get_running_loop().call_later(seconds, act)
+
+    # What stores ask for: see `Store`. Each changes the place that it is given as the answer does.
+
+    def enter(self, own: OwnPlace, waits: bool) -> View:
+        key, places = f"{own.path}/{own.owner}", self.places[own.path]
+        if own.ttl_ms / 1000 > self.longest:
+            raise Refusal(f"the test keeps a place for {self.longest} s, not for {own.ttl_ms / 1000} s: ask for less")
+        if key not in places and not (places and not waits and own.weight >= own.capacity):
+            self.revision += 1
+            places[key] = Place(key, own.owner, self.revision, own.weight, own.capacity, 1, own.note)
+        if key in places:
+            own.key, own.order, own.lasts = key, places[key].order, self.prolong(key, own.ttl_ms)
+            if next(iter(places)) == key:
+                self._claim(own)
+        return View(list(places.values()), self.revision)
+
+    def look(self, path: str) -> View:
+        return View(list(self.places[path].values()), self.revision, self.last.get(path, Last()).fence)
+
+    def claim(self, own: OwnPlace) -> bool:
+        if own.key not in self.places[own.path]:
+            return False
+        own.lasts = self.prolong(own.key, own.ttl_ms)
+        self._claim(own)
+        return True
+
+    def _claim(self, own: OwnPlace) -> None:
+        if own.claimed:
+            return
+        last = self.last.get(own.path)
+        if last is None:
+            last = Last(own.order)
+        own.claim(last)
+        if own.whole:
+            self.last[own.path] = Last(own.order, held=True, took=own.abandoned)
+        elif own.shared:
+            self.last[own.path] = last
+
+    def leave(self, own: OwnPlace, clean: bool) -> bool:
+        key = f"{own.path}/{own.owner}"
+        place, last = self.places[own.path].get(key), self.last.get(own.path, Last())
+        if place is not None and (own.noted or (last.fence == place.order and last.held)):
+            self.last[own.path] = Last(place.order, held=not clean)
+        return self.drop(own.path, key)
+
+    def keep(self, own: OwnPlace) -> bool:
+        there = own.key in self.places[own.path]
+        if there:
+            own.lasts = self.prolong(own.key, own.ttl_ms)
+        return there
+
+    def rewrite(self, own: OwnPlace) -> bool:
+        places = self.places[own.path]
+        there = own.key in places
+        if there:
+            places[own.key] = places[own.key]._replace(weight=own.weight, depth=own.depth)
+            if own.lessened:
+                self.last[own.path] = Last(own.order)
+            self.changed(own.path, own.key, gone=False)
+        return there
+
+    def remove(self, path: str, places: Sequence[Place]) -> int:
+        return sum([self.drop(path, place.key) for place in places])
+
+    def remaining(self, place: Place) -> float:
+        return max(0.0, self.until.get(place.key, 0.0) - self.clock.now())
+
+    def news(self, key: str, seen: int) -> bool | None:
+        """What has become of a place since then: whether it is gone, or None if nothing has happened."""
+        if key not in self.until:
+            return True
+        return False if seen < self.revision else None
 
 
 class QueueStore(Store):
@@ -98,6 +185,7 @@ class QueueStore(Store):
     """
 
     name = "a test"
+    behind = "Mend the test"
     address = "the queues of a test"
 
     def __init__(self, queues: Queues) -> None:
@@ -144,105 +232,50 @@ class QueueStore(Store):
         if lost:
             raise Away(BackendError("", "the test has lost the answer", transient=True))
 
-    async def enter(self, own: OwnPlace, waits: bool) -> View:
-        queues, key = self.queues, f"{own.path}/{own.owner}"
-        lost = await self._trip("enter")
-        if own.ttl_ms / 1000 > queues.longest:
-            raise Refusal(f"the test keeps a place for {queues.longest} s, not for {own.ttl_ms / 1000} s: ask for less")
-        places = queues.places[own.path]
-        found = key in places
-        if not found and not (places and not waits and own.weight >= own.capacity):
-            queues.revision += 1
-            places[key] = Place(key, own.owner, queues.revision, own.weight, own.capacity, 1, own.note)
-            queues.keep(key, own.ttl_ms / 1000)
-        noted = self._note(own, places[key].order) if next(iter(places)) == key else None
-        if lost:
-            own.tainted = True
+    async def _ask(self, what: str, own: OwnPlace, *more: Any) -> Any:
+        """Have it done; if the answer arrives, the place is as that says."""
+        lost, there = await self._trip(what), replace(own)
+        answer = getattr(self.queues, what)(there, *more)
+        own.tainted = own.tainted or lost
         await self._return(lost)
-        if key in places:
-            own.key, own.order, own.lasts = key, places[key].order, queues.until[key]
-            self._claimed(own, noted)
-        return View(list(places.values()), queues.revision)
+        adopt(own, there)
+        return answer
 
-    def _note(self, own: OwnPlace, order: int) -> tuple[int, bool]:
-        """A place is in: note that; return what was noted before."""
-        last = self.queues.last.get(own.path, (order, False))
-        if own.whole:
-            self.queues.last[own.path] = order, True
-        elif own.shared:
-            self.queues.last[own.path] = last
-        return (order, False) if last == (order, True) else last
+    async def enter(self, own: OwnPlace, waits: bool) -> View:
+        return cast(View, await self._ask("enter", own, waits))
 
-    def _claimed(self, own: OwnPlace, noted: tuple[int, bool] | None) -> None:
-        if noted is not None and not own.claimed:
-            own.claimed, own.fence = True, own.order
-            own.abandoned = noted[1] and (own.whole or own.shared)
-            if own.shared and not own.whole:
-                own.fence = noted[0]
+    async def claim(self, own: OwnPlace) -> bool:
+        return bool(await self._ask("claim", own))
+
+    async def leave(self, own: OwnPlace, clean: bool) -> bool:
+        return bool(await self._ask("leave", own, clean))
+
+    async def rewrite(self, own: OwnPlace) -> bool:
+        return bool(await self._ask("rewrite", own))
 
     async def look(self, path: str) -> View:
         lost = await self._trip("look")
-        view = View(
-            list(self.queues.places[path].values()), self.queues.revision, self.queues.last.get(path, (0, 0))[0]
-        )
+        view = self.queues.look(path)
         await self._return(lost)
         return view
 
-    async def claim(self, own: OwnPlace) -> bool:
-        lost = await self._trip("claim")
-        there = own.key in self.queues.places[own.path]
-        noted = self._note(own, own.order) if there and not own.claimed else None
-        if there:
-            self.queues.keep(own.key, own.ttl_ms / 1000)
-        await self._return(lost)
-        if there:
-            own.lasts = self.queues.until.get(own.key, 0.0)
-            self._claimed(own, noted)
-        return there
-
-    async def leave(self, own: OwnPlace, clean: bool) -> bool:
-        lost = await self._trip("leave")
-        key = f"{own.path}/{own.owner}"
-        place = self.queues.places[own.path].get(key)
-        if place and (own.noted or self.queues.last.get(own.path) == (place.order, True)):
-            self.queues.last[own.path] = place.order, not clean
-        there = self.queues.drop(own.path, key)
-        await self._return(lost)
-        return there
-
     async def keep(self, owns: Sequence[OwnPlace]) -> Sequence[bool]:
         lost = await self._trip("keep")
-        there = [own.key in self.queues.places[own.path] for own in owns]
-        for own, kept in zip(owns, there, strict=True):
-            if kept:
-                self.queues.keep(own.key, own.ttl_ms / 1000)
-                own.lasts = self.queues.until[own.key]
-        await self._return(lost)
-        return there
-
-    async def rewrite(self, own: OwnPlace) -> bool:
-        lost = await self._trip("rewrite")
-        places = self.queues.places[own.path]
-        there = own.key in places
-        if there:
-            places[own.key] = places[own.key]._replace(weight=own.weight, depth=own.depth)
-            if own.lessened:
-                self.queues.last[own.path] = own.order, False
-            self.queues.changed(own.path, own.key, gone=False)
+        there = [self.queues.keep(own) for own in owns]
         await self._return(lost)
         return there
 
     async def remove(self, path: str, places: Sequence[Place]) -> int:
         lost = await self._trip("remove")
-        count = sum([self.queues.drop(path, place.key) for place in places])
+        count = self.queues.remove(path, places)
         await self._return(lost)
         return count
 
     async def remaining(self, place: Place) -> float:
         lost = await self._trip("remaining")
-        left = self.queues.until.get(place.key, 0.0) - self.clock.now()
+        left = self.queues.remaining(place)
         await self._return(lost)
-        return max(0.0, left)
+        return left
 
     def listen(self, mailbox: str, hear: Callable[[str], None]) -> None:
         self._mailboxes[mailbox] = hear
@@ -250,6 +283,7 @@ class QueueStore(Store):
     async def send(self, mailbox: str, text: str) -> None:
         lost = await self._trip("send")
         for store in self.queues.stores:
+            assert isinstance(store, QueueStore)
             if (hear := store._mailboxes.get(mailbox)) is not None and store._up.is_set():
                 asyncio.get_running_loop().call_soon(hear, text)
         await self._return(lost)
@@ -260,10 +294,8 @@ class QueueStore(Store):
             return
         self._watched[own] = dict.fromkeys(keys, seen)
         for key in keys:
-            if key not in self.queues.until:
-                asyncio.get_running_loop().call_soon(self._tell, own, key, True)
-            elif seen < self.queues.revision:
-                asyncio.get_running_loop().call_soon(self._tell, own, key, False)
+            if (gone := self.queues.news(key, seen)) is not None:
+                asyncio.get_running_loop().call_soon(self._tell, own, key, gone)
 
     def told(self, key: str, gone: bool) -> None:
         """Something happened to it."""
@@ -275,6 +307,9 @@ class QueueStore(Store):
         if key in self._watched.get(own, {}):
             self._moved(own, key, gone)
 
+    def most_ms(self, own: OwnPlace) -> float:
+        return self.queues.longest * 1000
+
     def expiry(self, own: OwnPlace) -> float:
         return float(own.lasts or 0.0)
 
@@ -283,3 +318,9 @@ class QueueStore(Store):
         self._watched.clear()
         self._mailboxes.clear()
         self._up.clear()
+
+
+def adopt(own: OwnPlace, answered: OwnPlace) -> None:
+    """A place is as the answer about it says."""
+    own.key, own.order, own.lasts = answered.key, answered.order, answered.lasts
+    own.claimed, own.fence, own.abandoned = answered.claimed, answered.fence, answered.abandoned

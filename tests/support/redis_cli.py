@@ -15,13 +15,21 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from aiolock.scripts import condition, latch, lock, multi, once, queue
+from aiolock.scripts import condition, latch, lock, multi, once, outcome, queue
 
 Version = tuple[int, int]
 
 INSIDE_SCRIPTS = frozenset(
     name.lower()
-    for script in (*lock.SCRIPTS, *multi.SCRIPTS, *queue.SCRIPTS, *latch.SCRIPTS, *condition.SCRIPTS, *once.SCRIPTS)
+    for script in (
+        *lock.SCRIPTS,
+        *multi.SCRIPTS,
+        *queue.SCRIPTS,
+        *latch.SCRIPTS,
+        *condition.SCRIPTS,
+        *once.SCRIPTS,
+        *outcome.SCRIPTS,
+    )
     for name in re.findall(r"redis\.p?call\('(\w+)'", script.lua)
 ) | {"pubsub|numsub"}
 """Commands that the scripts call: the server counts them together with those that clients send."""

@@ -8,13 +8,14 @@ import atexit
 import contextlib
 import functools
 import socket
+import struct
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from aiolock.testing.server import _free_port
 from tests.support.maven import jars
@@ -47,6 +48,7 @@ class ZooKeeper:
         self.folder = Path(tempfile.mkdtemp(prefix="aiolock-zk-"))
         self._using = keep(self.folder)
         self._client: KazooClient | None = None
+        self._silent: list[socket.socket] = []
         self.peers = [(_free_port(), _free_port()) for _ in range(members)]
         self.members = []
         for at in range(members):
@@ -63,8 +65,8 @@ class ZooKeeper:
         yield "clientPortAddress=127.0.0.1"
         yield f"tickTime={TICK_MS}"
         yield "initLimit=20"
-        yield "syncLimit=10"
-        yield "maxSessionTimeout=40000"
+        yield "syncLimit=4"
+        yield "maxSessionTimeout=120000"
         yield "admin.enableServer=false"
         yield "4lw.commands.whitelist=*"
         yield "maxClientCnxns=0"
@@ -75,7 +77,7 @@ class ZooKeeper:
                 yield f"server.{number + 1}=127.0.0.1:{peer}:{election}"
 
     def seen_by(self, at: int, number: int, ports: tuple[int, int]) -> tuple[int, int]:
-        """The ports at which one server reaches another."""
+        """The ports at which a follower reaches its leader, and at which one server votes with another."""
         return ports
 
     def start(self) -> ZooKeeper:
@@ -113,18 +115,33 @@ class ZooKeeper:
             self._client.start(30)
         return self._client
 
+    def plant(self, prefix: str, data: bytes, seconds: float) -> str:
+        """Make an ephemeral node with a number, as a process that then falls silent; return its path."""
+        link = socket.create_connection(("127.0.0.1", self.members[0].port), 5.0)
+        self._silent.append(link)
+        _ask(link, struct.pack(">iqiq", 0, 0, round(seconds * 1000), 0) + _text(bytes(16)) + b"\0")
+        anyone = struct.pack(">ii", 1, 31) + _text(b"world") + _text(b"anyone")
+        made = _ask(
+            link, struct.pack(">ii", 1, 1) + _text(prefix.encode()) + _text(data) + anyone + struct.pack(">i", 3)
+        )
+        (size,) = struct.unpack_from(">i", made, 16)
+        return made[20 : 20 + size].decode()
+
     def children(self, path: str) -> list[str]:
         """The names below a node; none if there is no such node."""
         try:
-            return sorted(self.client.get_children(path))
+            return sorted(self.client.retry(self.client.get_children, path))
         except NoNodeError:
             return []
 
     def flush(self) -> None:
         """Delete all."""
+        for link in self._silent:
+            link.close()
+        self._silent.clear()
         for name in self.children("/"):
             if name != "zookeeper":
-                with contextlib.suppress(NoNodeError):
+                with contextlib.suppress(NoNodeError, NotEmptyError):  # a manager may be there
                     self.client.delete(f"/{name}", recursive=True)
 
     def close(self) -> None:
@@ -132,6 +149,8 @@ class ZooKeeper:
             self._client.stop()
             self._client.close()
             self._client = None
+        for link in self._silent:
+            link.close()
         for member in self.members:
             member.kill()
         release(self._using)
@@ -145,6 +164,18 @@ class ZooKeeper:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _text(value: bytes) -> bytes:
+    return struct.pack(">i", len(value)) + value
+
+
+def _ask(link: socket.socket, packet: bytes) -> bytes:
+    link.sendall(_text(packet))
+    with link.makefile("rb") as answers:
+        (size,) = struct.unpack(">i", answers.read(4))
+        answer: bytes = answers.read(size)
+        return answer
 
 
 def word(member: Member, text: str) -> str:

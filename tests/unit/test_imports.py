@@ -45,10 +45,10 @@ def ours(code: str) -> set[str]:
         ("import aiolock", 1),
         ("import aiolock.cli.entry", 3),
         ("import aiolock.testing.pytest_plugin", 3),
-        ("from aiolock import LockManager", 74),
-        ("from aiolock import LockManager, LockLost, Lock, Lease, events", 74),
-        (SERVER, 98),
-        ("import aiolock.sync", 143),
+        ("from aiolock import LockManager", 75),
+        ("from aiolock import LockManager, LockLost, Lock, Lease, events", 75),
+        (SERVER, 99),
+        ("import aiolock.sync", 148),
     ],
 )
 def test_how_many_modules(code: str, most: int) -> None:

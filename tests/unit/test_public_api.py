@@ -17,6 +17,7 @@ import aiolock.events
 import aiolock.recipes
 import aiolock.redisson
 import aiolock.sync
+import aiolock.sync.recipes
 import aiolock.sync.redisson
 import aiolock.testing
 from aiolock.record import Record
@@ -27,6 +28,7 @@ MODULES = (
     aiolock.recipes,
     aiolock.redisson,
     aiolock.sync,
+    aiolock.sync.recipes,
     aiolock.sync.redisson,
     aiolock.testing,
 )

@@ -78,7 +78,8 @@ def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None
     told = str(caught.value)
     assert told.startswith(f"{url.partition('//')[0]}// is not supported: write redis://")
     assert (
-        "postgresql://user@host/database, mysql://user@host/database, etcd://host:port, or memory:// for tests" in told
+        "postgresql://user@host/database, mysql://user@host/database, etcd://host:port, "
+        "zookeeper://host:port, or memory:// for tests" in told
     )
     assert "secret" not in told
 

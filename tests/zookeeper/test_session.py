@@ -26,13 +26,13 @@ class Told:
     """What a session says of itself."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[int, str]] = []
+        self.events: list[tuple[int, bool]] = []
         self.lost: list[tuple[AiolockError, bool]] = []
         self.backs = 0
         self.changed = asyncio.Event()
 
-    def hear(self, kind: int, path: str) -> None:
-        self.events.append((kind, path))
+    def hear(self, watch: int, gone: bool) -> None:
+        self.events.append((watch, gone))
         self.changed.set()
 
     def lose(self, error: AiolockError, away: bool) -> None:
@@ -53,7 +53,7 @@ class Told:
 @asynccontextmanager
 async def opened(url: str, timeout: float = 6.0, ends: bool = True) -> AsyncIterator[tuple[Session, Told]]:
     told = Told()
-    made = Session(ZooKeeperAddress(url), timeout, SystemClock(), told.hear, told.lose, told.back)
+    made = Session(ZooKeeperAddress(url), timeout, SystemClock(), told.lose, told.back)
     try:
         await made.open()
         yield made, told
@@ -122,14 +122,24 @@ async def test_all_or_nothing(server: ZooKeeper) -> None:
 
 
 async def test_a_watch(server: ZooKeeper) -> None:
+    """It tells once: of what is gone, and of what has changed, also before it was set."""
     async with opened(server.url) as (session, told):
-        await make(session, "/a", Mode.PERSISTENT)
-        await session.ask(Op.GET_DATA, jute.read("/a", watch=True))
+        first = await make(session, "/a", Mode.PERSISTENT)
+        assert session.watches is not None
+        session.watches.add("/a", first.zxid, lambda gone: told.hear(1, gone))  # type: ignore[attr-defined]
+        session.watches.add("/a", first.zxid, lambda gone: told.hear(2, gone), deletes_only=True)  # type: ignore[attr-defined]
+        dropped = session.watches.add("/a", first.zxid, lambda gone: told.hear(3, gone))  # type: ignore[attr-defined]
+        session.watches.drop("/a", dropped)
+        await session.prove()
+        assert told.events == []
         await asyncio.to_thread(server.client.set, "/a", b"x")
-        await told.until(lambda: told.events == [(jute.CHANGED, "/a")])
-        await session.ask(Op.GET_DATA, jute.read("/a", watch=True))
+        await told.until(lambda: told.events == [(1, False)])
+        session.watches.add("/a", first.zxid, lambda gone: told.hear(4, gone))  # type: ignore[attr-defined]
+        await told.until(lambda: told.events[1:] == [(4, False)])
         await asyncio.to_thread(server.client.delete, "/a")
-        await told.until(lambda: told.events[1:] == [(jute.DELETED, "/a")])
+        await told.until(lambda: told.events[2:] == [(2, True)])
+        session.watches.add("/a", first.zxid, lambda gone: told.hear(5, gone))  # type: ignore[attr-defined]
+        await told.until(lambda: told.events[3:] == [(5, True)])
 
 
 async def test_it_goes_on_with_another_connection(server: ZooKeeper) -> None:

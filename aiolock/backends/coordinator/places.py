@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from ...clock import format_seconds
 from ...errors import LossReason
 from ...scripts.outcomes import (
     AcquireOutcome,
     Asked,
     Ended,
+    Failed,
     Finished,
     Gone,
     Granted,
@@ -168,8 +170,7 @@ class Places:
             if own.order <= own.floor:
                 raise Refusal(
                     f"{self._store.address} counts from {own.order}, but gave fence {own.floor} before: it has lost "
-                    "data, as after a restore from a backup. Raise its revision (etcdutl snapshot restore "
-                    "--bump-revision), and restart what keeps fences"
+                    f"data, as after a restore from a backup. {self._store.behind}, and restart what keeps fences"
                 )
         if own.entered:
             if not own.claimed and not await self._store.claim(own):
@@ -189,6 +190,8 @@ class Places:
         own = self._own.get(want.owner)
         if own is None or not own.claimed:
             return Missing(LossReason.DELETED)
+        if want.ttl_ms > self._store.most_ms(own):
+            raise Refusal(self._too_long(own, want.ttl_ms))
         own.depth, own.weight = want.depth, want.on.weight
         if not await self._store.rewrite(own):
             return Missing(await self._why(own))
@@ -221,7 +224,7 @@ class Places:
     async def _keep(self, want: Keep, sent_at: float) -> list[RenewOutcome]:
         known = [(self._own.get(owner), ttl_ms) for owner, ttl_ms in want.wants]
         for own, ttl_ms in known:
-            if own is not None and ttl_ms:
+            if own is not None and 0 < ttl_ms <= self._store.most_ms(own):
                 own.ttl_ms = ttl_ms
         lasting = [own for own, ttl_ms in known if own is not None and ttl_ms]
         there = {own for own, kept in zip(lasting, await self._store.keep(lasting), strict=True) if kept}
@@ -238,11 +241,20 @@ class Places:
                 outcomes.append(Missing(LossReason.DELETED))
             elif own not in there:
                 outcomes.append(Missing(await self._why(own)))
+            elif ttl_ms > own.ttl_ms:
+                outcomes.append(Failed(self._too_long(own, ttl_ms), transient=False))
             elif ttl_ms:
                 outcomes.append(Renewed(self._left(own, sent_at)))
             else:  # only a look: it lasts no longer
                 outcomes.append(Renewed(max(0, int((own.until - sent_at) * 1000))))
         return outcomes
+
+    def _too_long(self, own: OwnPlace, ttl_ms: int) -> str:
+        most = format_seconds(self._store.most_ms(own) / 1000)
+        return (
+            f"it began with a shorter ttl, so {self._store.name} keeps it for {most} s at most, not for "
+            f"{format_seconds(ttl_ms / 1000)} s: acquire it with the longest ttl that you need"
+        )
 
     async def _stay(self, want: Stay, sent_at: float) -> list[RefreshOutcome]:
         known = [self._own.get(owner) for owner, _ in want.wants]

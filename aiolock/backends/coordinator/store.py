@@ -77,6 +77,20 @@ class View(NamedTuple):
     held: bool = False
 
 
+class Last(NamedTuple):
+    """What is known of the last one that had all of a name.
+
+    Attributes:
+        fence: its fence; 0 if it is unknown.
+        held: it has not left.
+        took: the one before it had not, either.
+    """
+
+    fence: int = 0
+    held: bool = False
+    took: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class OwnPlace:
     """A place of this process, or one that it asks for.
@@ -135,6 +149,14 @@ class OwnPlace:
         """Whether the store notes how it ends."""
         return self.claimed and self.whole
 
+    def claim(self, last: Last) -> None:
+        """The store knows that it is in, and knew this before."""
+        self.claimed, self.fence = True, self.order
+        if self.whole or self.shared:
+            self.abandoned = last.took if last.fence == self.order else last.held  # it may have noted that itself
+        if self.shared and not self.whole:
+            self.fence = last.fence or self.order
+
 
 Moved = Callable[[OwnPlace, str, bool], None]
 """Told of a place, the key of what it watches, and whether that is gone for sure; otherwise it may have changed."""
@@ -156,11 +178,13 @@ class Store(Protocol):
         name: what it is called in errors.
         address: where it is, for people.
         clock: the clock of its deadlines.
+        behind: what to do if its numbers have fallen, as a sentence without its end.
     """
 
     name: str
     address: str
     clock: Clock
+    behind: str
 
     async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         """Connect.
@@ -185,6 +209,16 @@ class Store(Protocol):
 
     async def look(self, path: str) -> View:
         """Return the queue."""
+
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        """Return the paths of some names in a namespace in which there may be something, and what to go on after, "" if
+        these are the last.
+
+        Args:
+            root: of the namespace.
+            after: what was returned before; the root to begin with.
+            most: places that are read, about.
+        """
 
     async def claim(self, own: OwnPlace) -> bool:
         """Nothing is in its way: note that; set its fence, and `abandoned`. False if the place is gone. The place lasts
@@ -220,6 +254,9 @@ class Store(Protocol):
         """Tell of each of these places that is gone, or changes, since the view that was `seen`. Replaces what it
         watched before.
         """
+
+    def most_ms(self, own: OwnPlace) -> float:
+        """For how long it can be kept at most, whatever is asked for later."""
 
     def expiry(self, own: OwnPlace) -> float:
         """Clock time before which the store does not end it by itself; 0.0 if nothing keeps it."""

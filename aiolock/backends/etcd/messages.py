@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from ..coordinator.store import OwnPlace, Place
+from ..coordinator.store import Place
+from ..coordinator.values import FOREIGN, said_in
 from .wire import Message, data, num, zero
 
 TXN = "/etcdserverpb.KV/Txn"
@@ -117,16 +117,9 @@ def unwatch(number: int) -> bytes:
 # What is in a key.
 
 
-def value_of(own: OwnPlace) -> bytes:
-    """What others read of a place."""
-    return json.dumps([own.weight, own.capacity, own.depth, own.note], separators=(",", ":")).encode()
-
-
 def place_of(pair: Message) -> Place:
     """A place, by its key and value. One of another program takes all of the name."""
-    key, order, lease = pair.data(1).decode(), pair.number(2), pair.number(6)
-    try:
-        weight, capacity, depth, note = json.loads(pair.data(5))
-        return Place(key, key.rpartition("/")[2], order, int(weight), int(capacity), int(depth), str(note), lease)
-    except (ValueError, TypeError):
-        return Place(key, "", order, 1, 0, 1, "another program", lease)
+    key, said = pair.data(1).decode(), said_in(pair.data(5))
+    owner = key.rpartition("/")[2] if said else ""
+    weight, capacity, depth, note, _ = said or FOREIGN
+    return Place(key, owner, pair.number(2), weight, capacity, depth, note, pair.number(6))

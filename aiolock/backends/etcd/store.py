@@ -8,11 +8,13 @@ again if the answer is lost. A lock that was released leaves nothing there.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ...clock import Clock, SystemClock
-from ..coordinator.store import Lost, Moved, OwnPlace, Place, Store, View
+from ..coordinator.store import Last, Lost, Moved, OwnPlace, Place, Store, View
+from ..coordinator.turns import Turns
+from ..coordinator.values import value_of
 from .cluster import EtcdCluster
 from .leases import EtcdLease, Leases, whole_seconds
 from .messages import (
@@ -28,7 +30,6 @@ from .messages import (
     place_of,
     put,
     txn,
-    value_of,
 )
 from .wire import Message
 
@@ -36,16 +37,6 @@ PARTS = 60
 """Of one transaction: etcd takes 128 operations, and some parts have two."""
 LETTERS_MS = 60_000
 """For how long a message stays at most, if nobody removes it."""
-
-
-class Last(NamedTuple):
-    """What is known of the last one that had all of a name: its fence, 0 if it is unknown; if it has not left; and if
-    the one before it had not.
-    """
-
-    fence: int = 0
-    held: bool = False
-    took: bool = False
 
 
 class EtcdStore(Store):
@@ -57,6 +48,7 @@ class EtcdStore(Store):
     """
 
     name = "etcd"
+    behind = "Raise its revision (etcdutl snapshot restore --bump-revision)"
 
     def __init__(self, cluster: EtcdCluster, clock: Clock | None = None) -> None:
         self.address: str = cluster.address
@@ -66,7 +58,7 @@ class EtcdStore(Store):
     async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved = moved
         self._leases = Leases(self._cluster.link, self.clock)
-        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._turns = Turns()
         self._kept: dict[OwnPlace, int] = {}
         await self._cluster.open(lost, back)
 
@@ -90,16 +82,8 @@ class EtcdStore(Store):
 
     async def enter(self, own: OwnPlace, waits: bool) -> View:
         # etcd keeps no order among the requests of a connection: this process's places are taken one after the other.
-        before = self._turns.get(own.path)
-        mine = self._turns[own.path] = asyncio.get_running_loop().create_future()
-        try:
-            if before is not None:
-                await asyncio.wait((before,))
+        async with self._turns.of(own.path):
             return await self._enter(own, waits)
-        finally:
-            mine.set_result(None)
-            if self._turns.get(own.path) is mine:
-                del self._turns[own.path]
 
     async def _enter(self, own: OwnPlace, waits: bool) -> View:
         if own.lasts is None or not await self._leases.freshen(own.lasts):
@@ -119,7 +103,7 @@ class EtcdStore(Store):
         own.tainted = tainted
         if done.succeeded:
             own.key, own.order = key.decode(), done.revision
-            self._claim(own, _last(done.pairs(0)))
+            own.claim(_last(done.pairs(0)))
             only = Place(own.key, own.owner, own.order, own.weight, own.capacity, 1, own.note)
             return View([only], done.revision)
         places = [place_of(pair) for pair in done.pairs(-2)]
@@ -135,9 +119,9 @@ class EtcdStore(Store):
         done = await self._txn([], [get(first, end), get(last)])
         return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1))[:2])
 
-    async def paths(self, first: str, end: str, most: int) -> tuple[list[str], str]:
-        """Return the paths of some names in which there is something, and where to go on, "" if these are the last."""
-        done = await self._txn([], [page(first.encode(), end.encode(), most)])
+    async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
+        first = f"{root}/" if after == root else after
+        done = await self._txn([], [page(first.encode(), f"{root}0".encode(), most)])
         keys = [pair.data(1).decode(errors="replace") for pair in done.pairs(0)]
         more = f"{keys[-1]}\0" if len(keys) == most else ""
         return [key.removesuffix("#last") if key.endswith("#last") else key.rpartition("/")[0] for key in keys], more
@@ -153,15 +137,8 @@ class EtcdStore(Store):
         done, kept = await asyncio.gather(asked, self._leases.freshen(own.lasts))
         own.tainted = tainted
         if done.succeeded and kept:
-            self._claim(own, _last(done.pairs(0)))
+            own.claim(_last(done.pairs(0)))
         return done.succeeded and kept
-
-    def _claim(self, own: OwnPlace, last: Last) -> None:
-        own.claimed, own.fence = True, own.order
-        if own.whole or own.shared:
-            own.abandoned = last.took if last.fence == own.order else last.held  # it may have noted that itself
-        if own.shared and not own.whole:
-            own.fence = last.fence or own.order
 
     async def leave(self, own: OwnPlace, clean: bool) -> bool:
         key, last = f"{own.path}/{own.owner}".encode(), _keys(own.path)[2]
@@ -238,6 +215,9 @@ class EtcdStore(Store):
 
     async def remaining(self, place: Place) -> float:
         return await self._leases.remaining(place.lasts)
+
+    def most_ms(self, own: OwnPlace) -> float:
+        return math.inf  # it can be moved to another lease
 
     def expiry(self, own: OwnPlace) -> float:
         lease: EtcdLease | None = own.lasts

@@ -182,7 +182,7 @@ def of_cluster(source: Any) -> tuple[Recipe, list[tuple[str, int]], Remap | None
     check_version(redis.__version__)
     settings = source.connection_kwargs
     encrypted = settings["connection_class"].__name__ == SSLConnection.__name__
-    options = _as_of_valkey(settings)
+    options = settings_of(settings)
     nodes = [(str(node.host), int(node.port)) for node in source.nodes_manager.startup_nodes.values()]
     return (SSLConnection if encrypted else RedisConnection, options), nodes, source.nodes_manager.address_remap
 
@@ -219,7 +219,7 @@ def _plainly(pool: Any) -> Recipe:
     from redis.asyncio import SSLConnection
 
     names = {base.__name__ for base in pool.connection_class.__mro__}
-    return SSLConnection if SSLConnection.__name__ in names else RedisConnection, _as_of_valkey(pool.connection_kwargs)
+    return SSLConnection if SSLConnection.__name__ in names else RedisConnection, settings_of(pool.connection_kwargs)
 
 
 def of_host(host: str, port: int) -> Recipe:
@@ -334,12 +334,13 @@ def _of_valkey(source: object) -> Recipe:
     theirs = f"{pool.connection_class.__module__}.{pool.connection_class.__qualname__}"
     if theirs not in kinds:
         raise ConfigurationError("", f"a client that connects by {theirs} cannot be used: give the URL of one server")
-    options = _as_of_valkey(pool.connection_kwargs)
+    options = settings_of(pool.connection_kwargs)
     options["redis_connect_func"] = pool.connection_kwargs.get("valkey_connect_func")
     return kinds[theirs], options
 
 
-def _as_of_valkey(settings: dict[str, Any]) -> dict[str, Any]:
+def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those settings of another client's connections that redis-py's asyncio connections have, too."""
     return {
         key: value
         for key, value in settings.items()
@@ -379,7 +380,8 @@ def _of_url(url: str) -> Recipe:
         raise ConfigurationError(
             "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
             "sqlite:///locks.db for a file, postgresql://user@host/database, mysql://user@host/database, "
-            "etcd://host:port, or memory:// for tests (percent-encode special characters in a password)"
+            "etcd://host:port, zookeeper://host:port, or memory:// for tests (percent-encode special characters in a "
+            "password)"
         ) from None  # fmt: skip
     if parts.scheme == "unix":
         if not parts.path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import ssl
 from urllib.parse import unquote, urlsplit
@@ -45,6 +46,12 @@ class ZooKeeperAddress:
             raise ConfigurationError("", f"the URL of ZooKeeper at {self.shown} has options: it has none")
         if any(part in ("", ".", "..", "zookeeper") for part in self.root.split("/")[1:]):
             raise ConfigurationError("", f"ZooKeeper has no folder {self.root!r} for locks: write another path")
+
+    def only(self, host: str, port: int) -> ZooKeeperAddress:
+        """The same, of one server."""
+        made = copy.copy(self)
+        made.members, made.shown = [(host, port)], f"{host}:{port}{self.root}"
+        return made
 
 
 def _server(text: str) -> tuple[str, int]:

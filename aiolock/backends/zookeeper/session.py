@@ -13,11 +13,12 @@ from collections.abc import Callable
 from ...clock import Clock, Timer
 from ...errors import BackendError
 from ..coordinator.rotation import Rotation
-from ..coordinator.store import Away, Lost
+from ..coordinator.store import Away, Lost, Refusal
 from . import jute
 from .address import ZooKeeperAddress
 from .jute import Answered, Code, Op
 from .link import Link, Reply
+from .watches import Watches
 
 LONGEST_LAG = 5.0
 """Seconds, for sessions that last for longer: leaders ping each half of a tick, which is 2 or 3 seconds at most."""
@@ -48,13 +49,13 @@ class Session:
         address: where the servers are.
         timeout: seconds that it shall last in silence.
         clock: of its times.
-        heard: told of each event of a watch: what, and of which node.
-        lost: told of outages; all watches are gone then.
+        lost: told of outages.
         back: told when there is a connection again, or the session is over.
 
     Attributes:
         timeout: seconds that it lasts, as the servers say.
         over: it has expired, and all its nodes are gone.
+        watches: what is watched through this connection; None if there is none.
     """
 
     def __init__(
@@ -62,7 +63,6 @@ class Session:
         address: ZooKeeperAddress,
         timeout: float,
         clock: Clock,
-        heard: Callable[[int, str], None],
         lost: Lost,
         back: Callable[[], None],
     ) -> None:
@@ -70,7 +70,8 @@ class Session:
         self.over: bool = False
         self._address = address
         self._clock = clock
-        self._heard, self._lost, self._back = heard, lost, back
+        self.watches: Watches | None = None
+        self._lost, self._back = lost, back
         self._rotation = Rotation(address.members)
         self._id, self._password, self._seen = 0, bytes(16), 0
         self._renewed = 0.0
@@ -87,9 +88,14 @@ class Session:
         return max(self._renewed, self._link.confirmed if self._link is not None else 0.0)
 
     @property
+    def longest(self) -> float:
+        """Seconds that its nodes last after a proof."""
+        return self.timeout - lag(self.timeout)
+
+    @property
     def expiry(self) -> float:
         """Clock time before which the servers do not end it."""
-        return 0.0 if self.over else self.renewed + self.timeout - lag(self.timeout)
+        return 0.0 if self.over else self.renewed + self.longest
 
     @property
     def fresh(self) -> bool:
@@ -99,6 +105,10 @@ class Session:
     async def open(self) -> None:
         """Begin it. Raises `Away`."""
         await self._rotation.first(self._connect)
+
+    def begin(self) -> None:
+        """Begin it, however long that takes."""
+        self._connecting = self._loop.create_task(self._reconnect(told=False))
 
     async def ready(self) -> None:
         """Wait until there is a connection, or the session is over. Raises `Away` if it is closed."""
@@ -132,7 +142,7 @@ class Session:
         link = self._link
         if link is not None and end:
             await asyncio.wait((link.ask(Op.CLOSE, b""),), timeout=1.0)
-        self._link = None
+        self._link, self.watches = None, None
         if self._timer is not None:
             self._timer.cancel()
         if link is not None:
@@ -176,7 +186,7 @@ class Session:
             self._renewed = began  # most servers know of a new one; of one that moves, one may say so
         self._id, self._password = greeting.session, greeting.password
         self.timeout = greeting.timeout_ms / 1000
-        self._link = link
+        self._link, self.watches = link, Watches(link.ask)
         self._schedule()
         self._ready.set_result(None)
 
@@ -189,7 +199,7 @@ class Session:
 
     def _failed(self, why: Exception) -> None:
         """The connection failed: another server takes over."""
-        link, self._link = self._link, None
+        link, self._link, self.watches = self._link, None, None
         if link is None or self._closing:
             return  # it is being opened, or closed
         self._renewed = max(self._renewed, link.confirmed)
@@ -201,16 +211,21 @@ class Session:
             return
         self._ready = self._loop.create_future()
         self._lost(BackendError("", f"the connection to ZooKeeper was lost: {why}", transient=True), False)
-        self._connecting = self._loop.create_task(self._reconnect())
+        self._connecting = self._loop.create_task(self._reconnect(told=True))
 
     def _end(self) -> None:
         self.over = True
         if not self._ready.done():
             self._ready.set_result(None)
 
-    async def _reconnect(self) -> None:
-        if await self._rotation.again(self._connect, self._lost, lambda: not self._closing, _answers):
+    async def _reconnect(self, told: bool) -> None:
+        connected = await self._rotation.again(self._connect, self._lost, lambda: not self._closing, _answers)
+        if connected and told:
             self._back()
+
+    def _heard(self, kind: int, node: str) -> None:
+        if self.watches is not None:
+            self.watches.heard(kind, node)
 
     # Time.
 
@@ -239,3 +254,25 @@ def _answers(why: Away) -> bool:
     short.
     """
     return isinstance(why.__cause__, ConnectionError) and not isinstance(why.__cause__, ConnectionRefusedError)
+
+
+async def answer(asked: asyncio.Future[Reply], *expected: Code) -> Reply | Code:
+    """Return an answer; or an error that was expected.
+
+    Raises:
+        Away: there is none, or the session is over.
+        Refusal: another error.
+    """
+    try:
+        return await asked
+    except Answered as error:
+        if error.code in expected:
+            return Code(error.code)
+        if error.code == Code.SESSION_EXPIRED:
+            over = BackendError("", "the session of ZooKeeper has expired", transient=True)
+            raise Away(over, ran=False) from error
+        if error.code == Code.NO_AUTH:
+            raise Refusal("the user has no right to its nodes: correct user and password, or their ACLs") from error
+        if error.code == Code.UNIMPLEMENTED:
+            raise Refusal("the server does not know such requests: ZooKeeper 3.6 or newer is needed") from error
+        raise Refusal(f"ZooKeeper answers: {error}", transient=error.code == Code.THROTTLED) from error

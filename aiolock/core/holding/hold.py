@@ -312,7 +312,14 @@ class Hold:
         ttl_ms = self.ttl_ms if self.policy.renew else 0
         return self.calls.renew_many, self.calls.renewal(self.owner, self.fence, ttl_ms)
 
-    def judged(self, outcome: RenewOutcome, sent_at: float) -> None:
+    def judged(self, outcome: RenewOutcome, sent_at: float, before_ms: int = 0) -> None:
+        """The server's verdict.
+
+        Args:
+            outcome: the verdict.
+            sent_at: clock time at which it was asked for.
+            before_ms: the ttl before another was wanted; 0 if none was.
+        """
         # An answer that is read past the deadline revives nothing: another thread may have read `lost` since.
         if self.check() is not None or self.ended:
             return
@@ -322,6 +329,8 @@ class Hold:
             if self.policy.renew or pttl >= self.ttl_ms:  # a fixed one may only have been looked at
                 self.home.extended(self, deadline, pttl, sent_at)
         elif isinstance(outcome, Failed):
+            if before_ms and not outcome.transient:
+                self.ttl_ms = before_ms  # a store that refuses a longer one would refuse each renewal
             message = f"could not renew {self.calls.name!r}: {outcome.error}"
             self.unknown(BackendError(self.calls.name, message, outcome.transient))
         else:

@@ -119,7 +119,8 @@ class LocalQueue:
         """The entry whose last answer says why the waiter still waits; None if there is no entry."""
         return waiter.entry or self.common
 
-    def _all(self) -> list[Waiter]:
+    def waits(self) -> list[Waiter]:
+        """All that wait."""
         return [*self.waiters, *(entry.waiter for entry in self.entries if entry.waiter is not None)]
 
     def ask(self, entry: QueueEntry) -> None:
@@ -215,7 +216,7 @@ class LocalQueue:
         if self.runtime.binding.closing:
             return
         waiting = [entry.waiter] if entry.waiter is not None else list(self.waiters)
-        told = [waiter for waiter in waiting if waiter.impatient] if error.transient else self._all()
+        told = [waiter for waiter in waiting if waiter.impatient] if error.transient else self.waits()
         for waiter in told:
             waiter.fail(repeated(error))
             self.waiters.pop(waiter, None)
@@ -233,7 +234,7 @@ class LocalQueue:
 
     def away(self, known: AiolockError) -> None:
         """The server cannot be reached: those that still wait for a first answer need not wait for it."""
-        for waiter in [waiter for waiter in self._all() if waiter.impatient]:
+        for waiter in [waiter for waiter in self.waits() if waiter.impatient]:
             waiter.fail(Expired(known))
 
     def renew_owner(self, entry: QueueEntry, asks: bool = True) -> None:

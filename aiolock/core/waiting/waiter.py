@@ -52,6 +52,7 @@ class Waiter:
     Attributes:
         patient: see above.
         began: clock time at which it came.
+        task: the task.
         replies: how often the server had answered when it came.
         queues: it waits for its turn; otherwise it is refused if the name is held.
         liveness_ms: how long its request says that this process waits; 0: no server keeps it a place.
@@ -86,6 +87,7 @@ class Waiter:
         "policy",
         "queues",
         "replies",
+        "task",
         "wait",
     )
 
@@ -106,6 +108,7 @@ class Waiter:
         self.liveness_ms: int = runtime.limits.liveness_ms if self.queues and calls.queues else 0
         self.asked: bool = False
         self.began: float = runtime.clock.now()
+        self.task: asyncio.Task[object] | None = asyncio.current_task(runtime.binding.loop)
         self.wait: int = 0
         self.entry: QueueEntry | None = None
         self.call: Call[AcquireOutcome] | None = None

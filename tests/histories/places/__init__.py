@@ -10,8 +10,10 @@ from .served import MySQL as MySQL
 from .served import Postgres as Postgres
 from .server import OneServer as OneServer
 from .waiting import NotWhole as NotWhole
+from .zookeeper import ZooKeeper as ZooKeeper
 
-PLACES: dict[str, type[OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL | Etcd]] = {
+Placed = OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MySQL | Etcd | ZooKeeper
+PLACES: dict[str, type[Placed]] = {
     place.name: place
-    for place in (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL, Etcd)
+    for place in (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File, Database, Postgres, MySQL, Etcd, ZooKeeper)
 }

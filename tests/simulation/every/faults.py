@@ -27,7 +27,7 @@ def all_kinds(plan: Plan) -> list[Fault]:
         found += [Fault("stall", 0.0, target, 0.2), Fault("stall", 0.0, target, 1.5 * ttl)]
     found += _cancels(plan) + [Fault("cancel", 0.0, 0, 0.001, 2 * n + 1) for n in tasks]
     found += [Fault("restart", 0.0, 0, 0.05), Fault("restart", 0.0, 0, 0.7), Fault("restart_empty", 0.0, 0, 0.05)]
-    found += [Fault("flush", 0.0, 0), Fault("forget_scripts", 0.0, 0)]
+    found += [Fault("flush", 0.0, 0), *([Fault("forget_scripts", 0.0, 0)] if plan.store == "redis" else [])]
     found += [Fault("busy", 0.0, 0, 0.2), Fault("busy", 0.0, 0, 1.5 * ttl)]
     found += [Fault("refuse", 0.0, 0, 0.2, n) for n in range(3)]
     return [*found, Fault("jump", 0.0, 0, 0.5), Fault("jump", 0.0, 0, 2 * ttl)]

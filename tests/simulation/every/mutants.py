@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiolock import LossReason
+from aiolock import AiolockError, LossReason
+from aiolock.backends.coordinator import CoordinatorBackend
+from aiolock.backends.coordinator.store import OwnPlace
+from aiolock.backends.transactional.engine import Unavailable
 from aiolock.core.holding.hold import Hold
 from aiolock.core.holding.release import Release
 from aiolock.core.waiting import handoff
@@ -12,6 +15,7 @@ from aiolock.core.waiting.queue_entry import QueueEntry
 
 from ..mutations import Mutation, deadline_from_arrival, grant_dropped, resent_ignored, unasked
 from ..plan import Fault
+from ..queues import SimulatedQueues
 from .faults import ALL_CHUNKS, LATE
 
 
@@ -45,6 +49,32 @@ def revoked_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Hold, "lose", kept)
 
 
+def return_untold(patch: pytest.MonkeyPatch) -> None:
+    """Nobody asks again when a store of queues is back."""
+    patch.setattr(CoordinatorBackend, "_back", lambda self: setattr(self, "unreachable", None))
+
+
+def places_untainted(patch: pytest.MonkeyPatch) -> None:
+    """A place that was asked for without an answer is given up as one that was not."""
+    leave = SimulatedQueues.leave
+
+    async def unaware(self: SimulatedQueues, own: OwnPlace, clean: bool) -> bool:
+        own.tainted = False
+        return await leave(self, own, clean)
+
+    patch.setattr(SimulatedQueues, "leave", unaware)
+
+
+def doubt_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What a database did not answer counts as not done."""
+    begin = Unavailable.__init__
+
+    def sure(self: Unavailable, error: AiolockError, ran: bool = False, lost: bool = False) -> None:
+        begin(self, error, False, lost)
+
+    patch.setattr(Unavailable, "__init__", sure)
+
+
 MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     untainted: ("wait-ghosts", Fault("sever", 0.0, 1, 0.4, ALL_CHUNKS)),
     transfer_unjudged: ("local", Fault("refuse", 0.0, 0, 0.2)),
@@ -53,6 +83,9 @@ MUTANTS: dict[Mutation, tuple[str, Fault]] = {
     resent_ignored: ("wait", Fault("lose_reply", 0.0, 0)),
     deadline_from_arrival: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
     unasked: ("wait", Fault("hold", 0.0, 1, 0.2, 1)),
+    return_untold: ("wait-queues", Fault("sever", 0.0, 1)),
+    doubt_forgotten: ("wait-rows-ghosts", Fault("lose_reply", 0.0, 0)),
+    places_untainted: ("wait-queues-ghosts", Fault("sever", 0.0, 0, 0.4, ALL_CHUNKS)),
 }
 """Each with the scene in which it shows, and the fault that shows it at one step at least.
 

@@ -65,3 +65,15 @@ SCENES |= {f"{name}-ghosts": replace(SCENES[name], kill=False, abandoned=0.5 * T
 """Requests of dead connections may run late."""
 SCENES |= {f"{name}-hasty": replace(SCENES[name], stays=0.0) for name in ("free", "wait", "local")}
 """Each process closes its manager when its work is done."""
+QUEUED = (
+    *("free", "wait", "local", "fair", "rw", "permits", "nested", "forced", "asked", "renewal", "giving_up", "close"),
+    "blocked",
+)
+IN_QUEUES = {f"{name}-queues": replace(SCENES[name], store="queues") for name in QUEUED}
+"""Locks in a store that keeps queues, as etcd does."""
+IN_ROWS = {f"{name}-rows": replace(plan, store="rows") for name, plan in SCENES.items() if "-" not in name}
+"""Locks in a database."""
+del IN_ROWS["redisson-rows"]
+SCENES |= IN_QUEUES | IN_ROWS
+OTHER_GHOSTS = ("wait-queues", "local-queues", "wait-rows")
+SCENES |= {f"{name}-ghosts": replace(SCENES[name], abandoned=0.5 * TTL) for name in OTHER_GHOSTS}

@@ -13,18 +13,20 @@ from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.events import Disconnected, Event, Reconnected
 from tests.support.etcd import Etcd
 
+from .conftest import Kind, Server, used_by
+
 TTL = 6.0
 ENOUGH = 30.0
 
 
 @pytest.fixture
-def three() -> Iterator[Etcd]:
-    with Etcd(3) as made:
+def three(kind: Kind) -> Iterator[Server]:
+    with kind(3) as made:
         yield made
 
 
 @pytest.fixture
-async def locks(three: Etcd) -> AsyncIterator[LockManager]:
+async def locks(three: Server) -> AsyncIterator[LockManager]:
     async with LockManager(three.url, ttl=TTL) as made:
         yield made
 
@@ -35,13 +37,17 @@ async def until(check: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-def leave_to_others(three: Etcd) -> None:
-    """The first member, which managers use, follows another."""
-    first, other = three.members[:2]
-    if three.leader() is first:
-        first.ask(
-            "maintenance/transfer-leadership", {"targetID": other.ask("maintenance/status")["header"]["member_id"]}
-        )
+def leave_to_others(three: Server, used: int) -> None:
+    """This member, which managers use, follows another."""
+    first, other = three.members[used], three.members[used - 1]
+    if isinstance(three, Etcd):
+        if three.leader() is first:
+            target = three.members[used - 1].ask("maintenance/status")["header"]["member_id"]
+            three.members[used].ask("maintenance/transfer-leadership", {"targetID": target})
+    elif three.leader() is first:
+        first.kill()
+        first.start()
+    assert other is not first
     end = time.monotonic() + ENOUGH
     while three.leader() in (None, first) and time.monotonic() < end:
         time.sleep(0.05)
@@ -49,10 +55,10 @@ def leave_to_others(three: Etcd) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["killed", "stopped"])
-@pytest.mark.parametrize("who", ["first", "leader"])
-async def test_a_member_fails(three: Etcd, locks: LockManager, how: str, who: str) -> None:
-    """The lease lives on, and a waiter gets in. Kept by `Link._scope`, and `EtcdCluster._reconnect`."""
-    failing = three.members[0] if who == "first" else three.leader()
+@pytest.mark.parametrize("who", ["used", "leader"])
+async def test_a_member_fails(three: Server, locks: LockManager, how: str, who: str) -> None:
+    """The lease lives on, and a waiter gets in. Kept by `Rotation`, etcd's `Link._scope`, and `Session._tick`."""
+    failing = used_by(locks, three) if who == "used" else three.leader()
     assert failing is not None
     async with LockManager(three.url, ttl=TTL) as others, locks.lock("a") as lease:
         waiting = asyncio.create_task(others.lock("a").acquire())  # type: ignore[arg-type]
@@ -72,13 +78,15 @@ async def test_a_member_fails(three: Etcd, locks: LockManager, how: str, who: st
             await (await waiting).release()
 
 
-async def test_a_member_without_the_others_renews_nothing(three: Etcd, locks: LockManager) -> None:
+async def test_a_member_without_the_others_renews_nothing(three: Server, locks: LockManager) -> None:
     """It cannot reach its leader: whoever uses it must not think that its lease goes on. Nor is anybody let in."""
-    leave_to_others(three)
+    leave_to_others(three, three.members.index(used_by(locks, three)))  # type: ignore[arg-type]
+    await until(lambda: locks._runtime.backend.unreachable is None)
     loop = asyncio.get_running_loop()
     lease = await locks.lock("a", ttl=3.0).acquire()
+    others = [member for member in three.members if member is not used_by(locks, three)]
     stopped = loop.time()
-    for member in three.members[1:]:
+    for member in others:
         member.signal(signal.SIGSTOP)
     async with asyncio.timeout(ENOUGH):
         assert await lease.wait_lost() is LossReason.UNREACHABLE
@@ -87,17 +95,17 @@ async def test_a_member_without_the_others_renews_nothing(three: Etcd, locks: Lo
         await lease.release()
     with pytest.raises(BackendError):
         await locks.lock("b").acquire(timeout=0)
-    for member in three.members[1:]:
+    for member in others:
         member.signal(signal.SIGCONT)
     await until(lambda: locks._runtime.backend.unreachable is None)
     async with asyncio.timeout(ENOUGH), locks.lock("a"):
         pass
 
 
-async def test_the_server_comes_back() -> None:
+async def test_the_server_comes_back(kind: Kind) -> None:
     """A lease whose time is not over lives on; a waiter waits on. Those who look are told."""
     seen: list[Event] = []
-    with Etcd() as server:
+    with kind() as server:
         here = LockManager(server.url, ttl=20.0, observer=seen.append)
         async with here, LockManager(server.url, ttl=20.0) as there:
             lease = await here.lock("a").acquire()
@@ -117,9 +125,9 @@ async def test_the_server_comes_back() -> None:
     assert told == [Disconnected, Reconnected]
 
 
-async def test_all_is_closed_while_the_server_is_stopped() -> None:
+async def test_all_is_closed_while_the_server_is_stopped(kind: Kind) -> None:
     """Closing takes no longer than it may."""
-    with Etcd() as server:
+    with kind() as server:
         async with LockManager(server.url, request_timeout=1.0) as locks:
             lease = await locks.lock("a").acquire()
             server.members[0].signal(signal.SIGSTOP)

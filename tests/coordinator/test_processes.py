@@ -1,4 +1,4 @@
-"""Several loops in one process, threads, and children that were forked: grpclib keeps nothing outside its loop."""
+"""Several loops in one process, threads, and children that were forked: no client keeps anything outside its loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import threading
 
 from aiolock import LockManager
 from aiolock import sync as threads
-from tests.support.etcd import Etcd
+
+from .conftest import Server
 
 FORKS = """
 import asyncio, os, sys
@@ -47,7 +48,7 @@ asyncio.run(main())
 """
 
 
-def test_a_fork_while_a_manager_is_open(server: Etcd) -> None:
+def test_a_fork_while_a_manager_is_open(server: Server) -> None:
     """The child makes its own, which waits for the parent's lock; the parent's goes on."""
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKS, server.url], capture_output=True, text=True, timeout=60
@@ -55,7 +56,7 @@ def test_a_fork_while_a_manager_is_open(server: Etcd) -> None:
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
 
 
-def test_a_loop_in_each_thread(server: Etcd) -> None:
+def test_a_loop_in_each_thread(server: Server) -> None:
     """They exclude each other."""
     inside, most, count = 0, 0, 0
 
@@ -78,7 +79,7 @@ def test_a_loop_in_each_thread(server: Etcd) -> None:
     assert (most, count) == (1, 30)
 
 
-def test_locks_for_threads(server: Etcd) -> None:
+def test_locks_for_threads(server: Server) -> None:
     with threads.LockManager(server.url, ttl=6.0) as locks:
         with locks.lock("a") as lease, locks.lock("a"):
             assert lease.fence > 0

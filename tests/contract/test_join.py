@@ -1,0 +1,249 @@
+"""Calls that join one that runs, in its process and in another: two managers are two processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock.recipes import Busy, JoinFailed, NotRun, Unavailable, current_lease, exclusive, sharing
+from aiolock.recipes.joining import LARGEST, Joining
+from aiolock.scripts.outcome import Seen
+from aiolock.testing import MemoryBackend
+
+from .places import Place, keys_of, until
+
+NAME = "report"
+OUTCOME = keys_of(NAME, "outcome").lock
+Call = Callable[[], Coroutine[Any, Any, Any]]
+answered: list[object] = []
+"""The runtimes of managers that have joined a call."""
+
+
+class Work:
+    """A function that several processes have, and that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.fences: list[int] = []
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.result: Any = {"rows": [1, "é"]}
+        self.error: Exception | None = None
+
+    def of(self, locks: LockManager, **options: Any) -> Call:
+        @exclusive(locks, key=lambda: NAME, busy="join", **options)
+        async def work() -> Any:
+            lease = current_lease()
+            assert lease is not None
+            self.fences.append(lease.fence)
+            self.begun.set()
+            await self.go.wait()
+            if self.error is not None:
+                raise self.error
+            return self.result
+
+        return work
+
+
+@pytest.fixture
+def work() -> Work:
+    return Work()
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Note who knows whose call runs."""
+    ask = Joining._ask
+    answered.clear()
+
+    async def noted(self: Joining, fence: int) -> Seen:
+        seen = await ask(self, fence)
+        if fence:
+            answered.append(self._runtime)
+        return seen
+
+    monkeypatch.setattr(Joining, "_ask", noted)
+
+
+async def joined(manager: LockManager) -> None:
+    """A call of this process knows which one it has joined."""
+    await until(lambda: manager._runtime in answered)
+
+
+async def test_one_runs_for_all(locks: LockManager, others: LockManager, work: Work) -> None:
+    """Kept by `share` and `Joining.follow`."""
+    tasks = [asyncio.create_task(work.of(locks)()) for _ in range(5)]
+    await work.begun.wait()
+    tasks += [asyncio.create_task(work.of(others)()) for _ in range(5)]
+    await joined(others)
+    work.go.set()
+    results = await asyncio.gather(*tasks)
+    assert results == [work.result] * 10
+    assert len(work.fences) == 1
+    assert all(result is work.result for result in results[:5])
+    assert await work.of(others)() == work.result
+    assert len(work.fences) == 2  # what ended before it came is not its call
+    assert not await locks.lock(NAME).is_locked()
+    assert not sharing._running[locks._runtime]
+
+
+async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, work: Work) -> None:
+    """In one process the error itself. Kept by `_again`, and by `Joining.tell`."""
+    work.error = ZeroDivisionError("by zero")
+    first = [asyncio.create_task(work.of(locks)()) for _ in range(2)]
+    await work.begun.wait()
+    second = asyncio.create_task(work.of(others)())
+    await joined(others)
+    work.go.set()
+    errors = await asyncio.gather(*first, second, return_exceptions=True)
+    assert errors[0] is errors[1] is work.error
+    assert isinstance(errors[2], JoinFailed)
+    assert not isinstance(errors[2], NotRun)
+    assert (errors[2].error, errors[2].name) == ("ZeroDivisionError", NAME)
+    assert "ZeroDivisionError: by zero" in errors[2].message
+    assert len(work.fences) == 1
+
+
+@pytest.mark.parametrize(("result", "why"), [(object(), "not JSON serializable"), ("x" * LARGEST, "are allowed")])
+async def test_what_cannot_be_passed_on(
+    locks: LockManager, others: LockManager, work: Work, result: object, why: str
+) -> None:
+    """The one who ran it has it. Kept by `_result`."""
+    work.result = result
+    first = asyncio.create_task(work.of(locks)())
+    await work.begun.wait()
+    second = asyncio.create_task(work.of(others)())
+    await joined(others)
+    work.go.set()
+    assert await first is result
+    with pytest.raises(JoinFailed, match=why) as caught:
+        await second
+    assert caught.value.error is None
+
+
+async def test_a_call_that_does_not_come_to_its_end(locks: LockManager, others: LockManager, work: Work) -> None:
+    """It is cancelled: one of those that joined it runs for the rest. Kept by `running.set_result(None)`, and by
+    `Joining.follow`: None.
+    """
+    first, second = (asyncio.create_task(work.of(locks)()) for _ in range(2))
+    await work.begun.wait()
+    third = asyncio.create_task(work.of(others)())
+    await joined(others)
+    first.cancel()
+    work.go.set()
+    assert await asyncio.gather(second, third) == [work.result] * 2
+    assert first.cancelled()
+    assert 2 <= len(work.fences) <= 3
+
+
+async def test_a_joiner_that_is_cancelled(locks: LockManager, work: Work) -> None:
+    """The call goes on. Kept by `_end_of`: a future of its own."""
+    first, second, third = (asyncio.create_task(work.of(locks)()) for _ in range(3))
+    await work.begun.wait()
+    second.cancel()
+    await asyncio.wait([second])
+    work.go.set()
+    assert await asyncio.gather(first, third) == [work.result] * 2
+    assert len(work.fences) == 1
+
+
+async def test_a_joiner_that_leads_others_is_cancelled(locks: LockManager, others: LockManager, work: Work) -> None:
+    first = asyncio.create_task(work.of(locks)())
+    await work.begun.wait()
+    second, third = (asyncio.create_task(work.of(others)()) for _ in range(2))
+    await joined(others)
+    second.cancel()
+    await asyncio.wait([second])
+    work.go.set()
+    assert await asyncio.gather(first, third) == [work.result] * 2
+
+
+async def test_the_time_to_wait(locks: LockManager, others: LockManager, work: Work) -> None:
+    """Here and elsewhere. Kept by `until`."""
+    first = asyncio.create_task(work.of(locks)())
+    await work.begun.wait()
+    for manager in (locks, others):
+        with pytest.raises(Busy, match="still runs"):
+            await work.of(manager, timeout=0.05)()
+    work.go.set()
+    await first
+    assert len(work.fences) == 1
+
+
+async def test_a_function_that_calls_itself(locks: LockManager) -> None:
+    """It would wait for itself. Kept by `lock.owned()`."""
+
+    @exclusive(locks, key=lambda *_: NAME, busy="join")
+    async def work(depth: int) -> int:
+        return depth if depth == 2 else await work(depth + 1)
+
+    assert await asyncio.wait_for(work(0), 10) == 2
+
+
+async def test_a_lock_that_is_held_for_something_else(locks: LockManager, others: LockManager, work: Work) -> None:
+    """There is nothing to join, so it runs then. Kept by `Joining.follow`: None."""
+    work.go.set()
+    lease = await others.lock(NAME).acquire()
+    task = asyncio.create_task(work.of(locks)())
+    await joined(locks)
+    await lease.release()
+    assert await asyncio.wait_for(task, 20) == work.result
+
+
+async def test_a_call_that_lost_its_lock_tells_nothing(place: Place, locks: LockManager, others: LockManager) -> None:
+    """Another has begun by then, and its outcome counts. Kept by `held.lost`, and by keep.lua."""
+    begun = asyncio.Event()
+
+    @exclusive(locks, key=lambda: NAME, busy="join")
+    async def stubborn() -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            return "stale"  # noqa: B012
+
+    task = asyncio.create_task(stubborn())
+    await begun.wait()
+    assert await others.lock(NAME).force_release()
+    with pytest.raises(LockLost):
+        await asyncio.wait_for(task, 20)
+    assert OUTCOME not in {*place.keys()}
+
+
+async def test_the_outcome_is_forgotten(place: Place, locks: LockManager, work: Work) -> None:
+    work.go.set()
+    await work.of(locks)()
+    await until(lambda: OUTCOME in {*place.keys()})
+    assert 0 < place.side.pttl(OUTCOME) <= 60_000
+
+
+async def test_without_a_server() -> None:
+    """All that wait for the same call are told at once. Kept by `except Unavailable`."""
+    backend = MemoryBackend()
+    ran: list[int] = []
+    async with LockManager(backend, request_timeout=1.0) as locks:
+
+        @exclusive(locks, key=lambda: NAME, busy="join")
+        async def guarded() -> None:
+            ran.append(1)
+
+        @exclusive(locks, key=lambda: NAME, busy="join", outage="run")
+        async def careless() -> int:
+            return len(ran)
+
+        with backend.outage():
+            tasks = [asyncio.create_task(guarded()) for _ in range(3)]
+            tasks += [asyncio.create_task(careless()) for _ in range(2)]  # type: ignore[arg-type]
+            await backend.clock.advance(1.5)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [Unavailable] * 3 + [int] * 2
+    assert ran == []
+
+
+async def test_where_there_is_none(three_urls: list[str]) -> None:
+    locks = LockManager.quorum(three_urls)
+    with pytest.raises(ConfigurationError, match="not offered by a quorum"):
+        exclusive(locks, key=NAME, busy="join")
