@@ -27,6 +27,6 @@ def store_of(source: object) -> str:
     scheme = source.partition(":")[0]
     if store := DATABASES.get(scheme.partition("+")[0]):
         return store
-    if scheme == "etcds":
-        return "etcd"
+    if scheme in ("etcds", "zookeepers"):
+        return scheme[:-1]
     return scheme if scheme in ("sqlite", "etcd", "zookeeper") else ""

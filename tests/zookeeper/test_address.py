@@ -37,7 +37,12 @@ def test_a_user() -> None:
         ("zookeeper://a:x", "'a:x' is no server of ZooKeeper"),
         ("zookeeper://a:70000", "'a:70000' is no server"),
         ("zookeeper://a,,b", "'' is no server"),
-        ("zookeeper://me:secret@a/x?b=c", "ZooKeeper at a/x has options: it has none"),
+        (
+            "zookeeper://me:secret@a/x?b=c",
+            "ZooKeeper has 'b': only zookeepers:// has options, which are ca, cert and key",
+        ),
+        ("zookeepers://a?cafile=x", "ZooKeeper has 'cafile': only zookeepers://"),
+        ("zookeepers://a?ca=/no/such/file", "the certificates for ZooKeeper cannot be read: "),
         ("zookeeper://a//b", "no folder '//b' for locks"),
         ("zookeeper://a/../b", "no folder '/../b' for locks"),
         ("zookeeper://a/zookeeper", "no folder '/zookeeper' for locks"),

@@ -131,10 +131,13 @@ async def test_sessions_that_are_too_short() -> None:
 
 
 def test_the_numbers_of_places_begin_anew() -> None:
-    """ZooKeeper counts the changes of a queue with 32 bits. Kept by `nodes_in`."""
+    """ZooKeeper counts the changes of a queue with 32 bits. Others' names have numbers, too. Kept by `nodes_in`."""
     numbers = [2147483646, 2147483647, -2147483648, -2147483647]
     names = [f"_c_me:1-lock-{number:010d}" for number in numbers]
     for shuffled in (names, names[::-1], names[2:] + names[:2]):
         assert [node.name for node in nodes_in(shuffled)] == names
     assert [node.owner for node in nodes_in(names)] == ["me:1"] * 4
+    mixed = ["_c_0b-lock-0000000003", "_c_me:1-lock-0000000004", "0b__lock__0000000005", "x-0000000006", "x0000000007"]
+    assert [node.name for node in nodes_in(mixed[::-1])] == mixed
+    assert [node.owner for node in nodes_in(mixed)] == ["", "me:1", "", "", ""]
     assert [node.number for node in nodes_in(["_c_me:1-lock--000000001", "_c_me:1-lock-0000000000"])] == [-1, 0]

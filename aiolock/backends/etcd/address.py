@@ -7,10 +7,9 @@ import ssl
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigurationError
-from ..coordinator.members import member
+from ..coordinator.members import FILES, member, tls_of
 
 PORT = 2379
-_FILES = ("ca", "cert", "key")
 
 
 class EtcdAddress:
@@ -40,12 +39,15 @@ class EtcdAddress:
         if parts.path not in ("", "/") or parts.fragment:
             raise ConfigurationError("", f"the URL {self._safe(url)!r} has a path, but etcd has none: leave it out")
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        unknown = sorted(set(options) - set(_FILES)) if parts.scheme == "etcds" else sorted(options)
+        unknown = sorted(set(options) - set(FILES)) if parts.scheme == "etcds" else sorted(options)
         if unknown:
             raise ConfigurationError(
                 "", f"the URL of etcd has {unknown[0]!r}: only etcds:// has options, which are ca, cert and key"
             )
-        self.tls: ssl.SSLContext | None = _tls(options) if parts.scheme == "etcds" else None
+        self.tls: ssl.SSLContext | None = None
+        if parts.scheme == "etcds":
+            self.tls = tls_of(options, "etcd")
+            self.tls.set_alpn_protocols(["h2"])
 
     def only(self, host: str, port: int) -> EtcdAddress:
         """The same, of one member."""
@@ -62,14 +64,3 @@ def _member(text: str) -> tuple[str, int]:
     if found is None:
         raise ConfigurationError("", f"{text!r} is no member of etcd: write etcd://host:port,host:port")
     return found
-
-
-def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    try:
-        made = ssl.create_default_context(cafile=options.get("ca"))
-        if "cert" in options:
-            made.load_cert_chain(options["cert"], options.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError("", f"the certificates for etcd cannot be read: {error}") from error
-    made.set_alpn_protocols(["h2"])
-    return made

@@ -15,7 +15,10 @@ HELD = "held"
 """Whoever has all of a name keeps this node beside its place: it stays if that one vanishes."""
 _LOCK, _READ, _WRITE = "lock-", "__READ__", "__WRIT__"
 _PLACE = re.compile(
-    rf"_c_(.+:.+)-(?:({_LOCK}|{_READ}|{_WRITE})|permits-(\d+)-(\d+)-)(-?\d{{9,10}})|.*?(-?\d{{9,10}})", re.DOTALL
+    rf"_c_(.+:.+)-(?:({_LOCK}|{_READ}|{_WRITE})|permits-(\d+)-(\d+)-)(-?\d{{9,10}})"
+    # Others' names end with a number, too. If what comes before is not known, a dash is no sign unless it must be.
+    rf"|.*(?:-{_LOCK}|__r?lock__|{_READ}|{_WRITE})(-?\d{{9,10}})|.*?(\d{{10}}|-\d{{9}})",
+    re.DOTALL,
 )
 _ROUND, _ALL = 2**32, 2**31
 """ZooKeeper counts with 32 bits, and begins anew with the lowest number."""
@@ -70,9 +73,9 @@ def _read(name: str) -> Node | None:
     found = _PLACE.fullmatch(name)
     if found is None:
         return None
-    owner, mark, weight, capacity, number, foreign = found.groups()
-    if foreign is not None:
-        return Node(name, int(foreign), "", 1, 0)
+    owner, mark, weight, capacity, number, known, foreign = found.groups()
+    if owner is None:
+        return Node(name, int(known or foreign), "", 1, 0)
     if mark is None:
         return Node(name, int(number), owner, int(weight), int(capacity))
     return Node(name, int(number), owner, _ALL if mark == _WRITE else 1, 1 if mark == _LOCK else _ALL)
