@@ -24,15 +24,18 @@ async def make(session: Session, path: str, access: bytes, mode: Mode) -> None:
         await make(session, path.rpartition("/")[0], access, Mode.PERSISTENT)
 
 
-async def places_of(session: Session, path: str, nodes: list[Node], own: OwnPlace | None = None) -> list[Place]:
-    """Read what is said of those that are in, and of an own place."""
+async def places_of(
+    session: Session, path: str, nodes: list[Node], own: OwnPlace | None = None, *, notes: bool = False
+) -> list[Place]:
+    """Read what is said of those that are in, and of an own place; or of all, with `notes`."""
     left, known = list(nodes), dict[str, Place]()
     while True:
         places = [known.get(node.name) or node.place() for node in left]
         capacity = next((node.capacity for node in left if node.capacity), 1)
         count = inside(places, capacity)
         mine = own.key if own is not None and not own.order else ""
-        unread = [node for at, node in enumerate(left) if (at < count or node.name == mine) and node.name not in known]
+        wanted = [node for at, node in enumerate(left) if notes or at < count or node.name == mine]
+        unread = [node for node in wanted if node.name not in known]
         if not unread:
             return places
         asked = [session.ask(Op.GET_DATA, jute.read(f"{path}/{node.name}")) for node in unread]
