@@ -202,10 +202,14 @@ class Gate(LocalQueue):
 
     def close(self) -> None:
         """End all waits: the manager closes."""
-        name = self.calls.name
-        text = f"lock {name!r} was not acquired: its manager was closed meanwhile; end this task"
-        for waiter in self.waits():
-            waiter.fail(NotAcquired(name, text))
+        self.end_waits("its manager was closed meanwhile; end this task")
+
+    def end_waits(self, why: str) -> int:
+        """Fail all that wait; return how many that are."""
+        name, waits = self.calls.name, [waiter for waiter in self.waits() if not waiter.outcome.done()]
+        for waiter in waits:
+            waiter.fail(NotAcquired(name, f"lock {name!r} was not acquired: {why}"))
+        return len(waits)
 
     # Holds and their leases.
 

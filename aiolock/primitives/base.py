@@ -75,6 +75,18 @@ class Primitive(AsyncOnly, Renamed):
         """
         return self._innermost().release()
 
+    def cancel_waits(self) -> int:
+        """End all acquires of this name that wait in this process, on both sides of a read-write lock: each raises
+        `NotAcquired`, and nothing is held. Those of other processes wait on, and so does who comes later.
+
+        Returns:
+            How many that were.
+
+        Raises:
+            ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
+        """
+        return self._gate().end_waits("cancel_waits() was called; end this task, or acquire it again")
+
     def owned(self) -> int:
         """How many leases on the name the calling task has, without lost ones; 0 if it does not hold it.
 

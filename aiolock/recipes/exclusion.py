@@ -88,8 +88,8 @@ def exclusive(
         key: a format string over the arguments, by their names: `"order:{order.id}"`, `"{self.tenant}:{month}"`; or a
             function of the arguments that returns the key.
         busy: what a call does while another one runs: `"wait"` for it, in order; `"join"` waits for its end, and then
-            returns its result or raises its error; `"skip"` returns None at once, and `"raise"` raises `Busy` at once,
-            without running the function.
+            returns its result or raises its error, so give each function that joins keys of its own; `"skip"` returns
+            None at once, and `"raise"` raises `Busy` at once, without running the function.
         timeout: how many seconds `"wait"` and `"join"` wait before they raise `Busy`; None for no limit; by default the
             lock's `acquire_timeout`.
         outage: what a call does if Redis cannot be asked: `"raise"` raises `Unavailable`; `"run"` runs the function

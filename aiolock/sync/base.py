@@ -64,6 +64,22 @@ class Primitive(SyncOnly, Renamed):
         """
         self._release(self._core.release)
 
+    def cancel_waits(self) -> int:
+        """End all acquires of this name that wait in this process, on both sides of a read-write lock: each raises
+        `NotAcquired` in its thread, and nothing is held. Those of other processes wait on, and so does who comes later.
+
+        Returns:
+            How many that were.
+
+        Raises:
+            ConfigurationError: the manager is not open, or in a forked child.
+        """
+
+        async def work() -> int:
+            return self._core.cancel_waits()
+
+        return self._portal.call(self.name, work)
+
     def owned(self) -> int:
         """How many leases on the name the calling thread has, without lost ones; 0 if it does not hold it.
 

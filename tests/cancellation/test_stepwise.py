@@ -48,9 +48,19 @@ async def test_nesting() -> None:
     assert await run_every_way(scenario, make=Spread) > 20
 
 
+MOMENTS = [("a", 0), ("b", 7), ("c", 20)]
+"""Names, and turns until they are released: while it asks for the first, the second, the third."""
+
+
 @pytest.mark.parametrize("attempt", [False, True])
-@pytest.mark.parametrize("turns", [0, 7, 20])
-@pytest.mark.parametrize("name", "abc")
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [
+        pytest.param(name, turns, marks=() if (name, turns) in MOMENTS else pytest.mark.slow)
+        for name in "abc"
+        for turns in (0, 7, 20)
+    ],
+)
 async def test_a_wait_that_a_release_elsewhere_ends(name: str, turns: int, attempt: bool) -> None:
     async def scenario(world: World) -> None:
         lease = await world.peer.lock(name).acquire()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import BackendError, ConfigurationError, HolderInfo, LockManager, WaiterInfo, WaitTimeout
+from aiolock import BackendError, ConfigurationError, HolderInfo, LockManager, NotAcquired, WaiterInfo, WaitTimeout
 
 from .places import Place, nobody_waits, until
 
@@ -136,10 +136,10 @@ async def test_who_waits_for_a_condition(checkout: LockManager, locks: LockManag
     await task
 
 
-async def own(look: Any) -> list[Any]:
-    """What a manager says of itself: in threads it is asked as a call."""
+async def own(look: Any) -> Any:
+    """What this process says of itself: in threads it is asked as a call."""
     found = look()
-    return list(await found if asyncio.isfuture(found) or asyncio.iscoroutine(found) else found)
+    return await found if asyncio.iscoroutine(found) else found
 
 
 async def test_what_this_process_holds(checkout: LockManager, locks: LockManager) -> None:
@@ -249,3 +249,36 @@ async def test_an_outage_does_not_end_the_wait(
     looks, transient = 1, False
     with pytest.raises(BackendError, match="away"):
         await lock.wait_free()
+
+
+@pytest.mark.parametrize("kind", ["lock", "fair_lock", "semaphore", "rw"])
+async def test_ending_the_waits_of_this_process(locks: LockManager, others: LockManager, kind: str) -> None:
+    """Those of others wait on, and it can be acquired again. Kept by Gate.end_waits."""
+
+    def of(manager: LockManager) -> Any:
+        match kind:
+            case "semaphore":
+                return manager.semaphore(NAME, 1)
+            case "rw":
+                return manager.rw_lock(NAME).write
+        return getattr(manager, kind)(NAME)
+
+    if kind != "lock" and not locks._runtime.backend.abilities.queues:
+        return
+    mine, theirs = of(locks), of(others)
+    assert await own(mine.cancel_waits) == 0
+    holder = await theirs.acquire()
+    tasks = [asyncio.create_task(mine.acquire()) for _ in range(3)]
+    other = asyncio.create_task(theirs.acquire())
+    async with asyncio.timeout(10):
+        while len(await own(locks.waiting)) < 3:  # noqa: ASYNC110 - a server sets no event here
+            await asyncio.sleep(0.005)
+    assert await own(mine.cancel_waits) == 3
+    for task in tasks:
+        with pytest.raises(NotAcquired, match=r"cancel_waits\(\) was called"):
+            await task
+    assert not other.done()
+    await holder.release()
+    await (await asyncio.wait_for(other, 20)).release()
+    await (await mine.acquire(timeout=20)).release()
+    assert await own(locks.waiting) == []

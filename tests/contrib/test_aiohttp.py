@@ -29,6 +29,15 @@ class Order(web.View):
         return web.json_response(lease.fence)
 
 
+async def rows(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    async with request.config_dict[LOCKS].lock(NAME):
+        await response.prepare(request)
+        while True:
+            await response.write(b"row")
+            await asyncio.sleep(0.005)
+
+
 async def stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     async with request.config_dict[LOCKS].lock(NAME):
@@ -60,6 +69,7 @@ def app(redis_url: str, work: Work) -> web.Application:
     app.router.add_view("/{order}", Order)
     app.router.add_post("/{order}/ship", ship)
     app.router.add_get("/stream", stream)
+    app.router.add_get("/rows", rows)
     below.router.add_view("/{order}", Order)
     app.add_subapp("/below/", below)
     return app
@@ -113,6 +123,16 @@ async def test_a_response_that_has_begun(client: Client, elsewhere: LockManager)
         async with asyncio.timeout(10):
             with pytest.raises(aiohttp.ClientPayloadError):
                 await answer.read()
+
+
+async def test_a_stream_whose_client_goes_away(client: Client, elsewhere: LockManager) -> None:
+    """Its writes fail, and the lock is free."""
+    answer = await client.get("/rows")
+    assert await answer.content.readexactly(3) == b"row"
+    assert await elsewhere.lock(NAME).is_locked()
+    answer.close()
+    async with elsewhere.lock(NAME).acquire(timeout=5.0):
+        pass
 
 
 async def test_the_manager_lives_as_long_as_the_application(app: web.Application, work: Work) -> None:

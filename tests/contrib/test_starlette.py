@@ -56,6 +56,38 @@ async def chat(socket: WebSocket) -> None:
         raise LockLost(NAME, "lost", LossReason.EXPIRED)
 
 
+async def endless() -> AsyncIterator[str]:
+    while True:
+        yield "row"
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("version", ["2.3", "2.4"])
+async def test_a_stream_whose_client_goes_away(app: Starlette, elsewhere: LockManager, version: str) -> None:
+    """How a server says that depends on its ASGI. As docs/how-to/frameworks.md has it."""
+    sent, gone = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> Message:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.set()
+        if gone.is_set():
+            raise OSError
+
+    scope = {"type": "http", "asgi": {"spec_version": version}, "app": app}
+    async with app.router.lifespan_context(app):
+        task = asyncio.ensure_future(LockedStream(endless())(scope, receive, send))
+        await sent.wait()
+        assert await elsewhere.lock(NAME).is_locked()
+        gone.set()
+        async with elsewhere.lock(NAME).acquire(timeout=5.0) as lease:
+            assert not lease.abandoned
+        await asyncio.wait([task])
+        assert not isinstance(task.exception(), LockLost)
+
+
 async def misconfigured(request: Request) -> Response:
     raise BackendError(NAME, "NOPERM")
 

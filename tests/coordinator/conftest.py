@@ -40,6 +40,12 @@ def server(store: str) -> Server:
     return etcd.shared()
 
 
+@pytest.fixture
+def url(server: Server) -> str:
+    """Its address."""
+    return server.url
+
+
 def used_by(locks: LockManager, server: Server) -> Member:
     """The member to which a manager is connected."""
     store: Any = locks._runtime.backend._store  # type: ignore[attr-defined]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +13,16 @@ from aiolock.backends.coordinator.reader import CoordinatorReader
 from aiolock.backends.etcd.reader import EtcdReader
 from aiolock.backends.zookeeper.names import HELD, nodes_in
 from aiolock.backends.zookeeper.reader import ZooKeeperReader
+from tests.cli import stores
 from tests.cli.conftest import CommandLine
-from tests.sqlite.test_cli import scene
 from tests.support.etcd import Etcd
 
 from .conftest import Server
 
-
-@pytest.fixture
-def aiolock(server: Server, tmp_path: Path) -> CommandLine:
-    return CommandLine(server.url, tmp_path)
+aiolock = stores.aiolock
+test_force_release = stores.test_force_release
+test_ls_and_info = stores.test_ls_and_info
+test_run = stores.test_run
 
 
 def reader_of(server: Server) -> CoordinatorReader:
@@ -47,20 +45,6 @@ def noted(server: Server, name: str) -> None:
     while not isinstance(server, Etcd) and HELD not in server.children(f"/aiolock/lock/{name}"):
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-async def test_ls_and_info(server: Server, aiolock: CommandLine) -> None:
-    """Kept by CoordinatorReader."""
-    async with scene(server.url):
-        listed = await asyncio.to_thread(aiolock, "ls", "--json")
-        assert listed.exit_code == 0, listed.output
-        assert {view["name"] for view in json.loads(listed.output)} == {"order:42", "api", "catalog"}
-        some = await asyncio.to_thread(aiolock, "ls", "order:*", "--json")
-        assert [view["name"] for view in json.loads(some.output)] == ["order:42"]
-        told = await asyncio.to_thread(aiolock, "info", "order:42")
-        assert told.exit_code == 0, told.output
-        assert "charge" in told.output
-        assert "waiting" in told.output
 
 
 async def test_a_vanished_holder(server: Server, locks: LockManager, aiolock: CommandLine) -> None:
@@ -91,16 +75,3 @@ async def test_many_names(server: Server, aiolock: CommandLine) -> None:
 async def locks(server: Server) -> AsyncIterator[LockManager]:
     async with LockManager(server.url, ttl=6.0) as made:
         yield made
-
-
-async def test_force_release(locks: LockManager, aiolock: CommandLine) -> None:
-    lease = await locks.lock("a").acquire()
-    done = await asyncio.to_thread(aiolock, "force-release", "a", "--yes")
-    assert done.exit_code == 0, done.output
-    with pytest.raises(LockLost):
-        await lease.release()
-
-
-def test_run(aiolock: CommandLine) -> None:
-    done = aiolock("run", "a", "--", "true")
-    assert done.exit_code == 0, done.output

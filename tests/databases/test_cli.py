@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 
-import pytest
-
-from aiolock import LockLost, LockManager
+from aiolock import LockManager
+from tests.cli import stores
 from tests.cli.conftest import CommandLine
-from tests.sqlite.test_cli import scene
 
 from .database import Database
 
-
-@pytest.fixture
-def aiolock(url: str, tmp_path: Path) -> CommandLine:
-    return CommandLine(url, tmp_path)
-
-
-async def test_ls_and_info(url: str, aiolock: CommandLine) -> None:
-    """Kept by DatabaseReader."""
-    async with scene(url):
-        listed = await asyncio.to_thread(aiolock, "ls", "--json")
-        assert listed.exit_code == 0, listed.output
-        assert {view["name"] for view in json.loads(listed.output)} == {"order:42", "api", "catalog"}
-        some = await asyncio.to_thread(aiolock, "ls", "order:*", "--json")
-        assert [view["name"] for view in json.loads(some.output)] == ["order:42"]
-        told = await asyncio.to_thread(aiolock, "info", "order:42")
-        assert told.exit_code == 0, told.output
-        assert "charge" in told.output
-        assert "waiting" in told.output
-
-
-async def test_force_release(url: str, aiolock: CommandLine) -> None:
-    async with LockManager(url) as locks:
-        lease = await locks.lock("a").acquire()
-        done = await asyncio.to_thread(aiolock, "force-release", "a", "--yes")
-        assert done.exit_code == 0, done.output
-        with pytest.raises(LockLost):
-            await lease.release()
-
-
-def test_run(aiolock: CommandLine) -> None:
-    done = aiolock("run", "a", "--", "true")
-    assert done.exit_code == 0, done.output
+aiolock = stores.aiolock
+test_force_release = stores.test_force_release
+test_ls_and_info = stores.test_ls_and_info
+test_run = stores.test_run
 
 
 async def test_doctor(database: Database, aiolock: CommandLine) -> None:

@@ -1,5 +1,5 @@
-"""Cuts, lost replies and cancellations at every step of the two smallest scenes in which tasks meet; in all scenes a
-small delay at every step. `make test-thorough` runs every fault at every step.
+"""Cuts, lost replies and cancellations at every step of the two smallest scenes in which tasks meet (`make test` has
+one of them); in all scenes a small delay at every step. `make test-thorough` runs every fault at every step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PARTS = 2
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("scene", ["wait", "local"])
+@pytest.mark.parametrize("scene", [pytest.param("wait", marks=pytest.mark.slow), "local"])
 def test_no_cut_and_no_cancellation_breaks_a_promise(scene: str, part: int) -> None:
     _exhaust(Search(scene, "frequent"), part, PARTS)
 
