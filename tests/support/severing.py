@@ -41,8 +41,12 @@ class Way:
         while not self._closed:
             try:
                 near, _ = self._listening.accept()
+            except OSError:
+                continue
+            try:
                 far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
+                near.close()
                 continue
             self.used += 1
             self._sockets += [near, far]
