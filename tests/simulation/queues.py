@@ -232,7 +232,7 @@ class SimulatedQueues(Store):
                 own.lasts = asked + own.ttl_ms / 1000
         return cast(Sequence[bool], kept)
 
-    async def look(self, path: str) -> View:
+    async def look(self, path: str, notes: bool = False) -> View:
         return cast(View, (await self._ask("look", path))[0])
 
     async def remove(self, path: str, places: Sequence[Place]) -> int:

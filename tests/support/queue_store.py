@@ -253,7 +253,7 @@ class QueueStore(Store):
     async def rewrite(self, own: OwnPlace) -> bool:
         return bool(await self._ask("rewrite", own))
 
-    async def look(self, path: str) -> View:
+    async def look(self, path: str, notes: bool = False) -> View:
         lost = await self._trip("look")
         view = self.queues.look(path)
         await self._return(lost)

@@ -17,7 +17,7 @@ async def see(store: Store, path: str, kind: str, name: str) -> NameView | None:
 
     Raises what the store does. Cost: a round trip, and one for each holder.
     """
-    view = await store.look(path)
+    view = await store.look(path, notes=True)
     held = view.places[: inside(view.places, _capacity(kind, view))]
     left = [await store.remaining(place) for place in held]
     return _view(kind, name, view, held, left)

@@ -207,8 +207,8 @@ class Store(Protocol):
             Refusal: the store cannot keep it for its ttl.
         """
 
-    async def look(self, path: str) -> View:
-        """Return the queue."""
+    async def look(self, path: str, notes: bool = False) -> View:
+        """Return the queue; with `notes`, also what those say that are not in, which may cost more."""
 
     async def paths(self, root: str, after: str, most: int) -> tuple[list[str], str]:
         """Return the paths of some names in a namespace in which there may be something, and what to go on after, "" if

@@ -114,7 +114,7 @@ class EtcdStore(Store):
             own.key, own.order = mine.key, mine.order
         return View(places, done.revision, *_last(done.pairs(-1))[:2])
 
-    async def look(self, path: str) -> View:
+    async def look(self, path: str, notes: bool = False) -> View:
         first, end, last = _keys(path)
         done = await self._txn([], [get(first, end), get(last)])
         return View([place_of(pair) for pair in done.pairs(0)], done.revision, *_last(done.pairs(1))[:2])

@@ -24,13 +24,15 @@ async def make(session: Session, path: str, access: bytes, mode: Mode) -> None:
         await make(session, path.rpartition("/")[0], access, Mode.PERSISTENT)
 
 
-async def places_of(session: Session, path: str, nodes: list[Node], own: OwnPlace | None = None) -> list[Place]:
-    """Read what is said of those that are in, and of an own place."""
+async def places_of(
+    session: Session, path: str, nodes: list[Node], own: OwnPlace | None = None, everyone: bool = False
+) -> list[Place]:
+    """Read what is said of those that are in, and of an own place; or of everyone."""
     left, known = list(nodes), dict[str, Place]()
     while True:
         places = [known.get(node.name) or node.place() for node in left]
         capacity = next((node.capacity for node in left if node.capacity), 1)
-        count = inside(places, capacity)
+        count = len(left) if everyone else inside(places, capacity)
         mine = own.key if own is not None and not own.order else ""
         unread = [node for at, node in enumerate(left) if (at < count or node.name == mine) and node.name not in known]
         if not unread:

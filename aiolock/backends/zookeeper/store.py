@@ -133,13 +133,13 @@ class ZooKeeperStore(Store):
         own.key, own.tainted = next((node.name for node in nodes if node.owner == own.owner), ""), False
         return nodes
 
-    async def look(self, path: str) -> View:
+    async def look(self, path: str, notes: bool = False) -> View:
         session, node = await self._main(), self._node(path)
         session.ask(Op.SYNC, jute.text(node))
         asked = session.ask(Op.GET_CHILDREN, jute.read(node))
         fences = [session.ask(Op.GET_DATA, jute.read(one)) for one in (node, f"{node}/{HELD}")]
         names, seen = await children(asked)
-        places = await places_of(session, node, nodes_in(names))
+        places = await places_of(session, node, nodes_in(names), everyone=notes)
         shared, held = await fence_in(fences[0]), await fence_in(fences[1])
         return View(places, seen, max(shared or 0, held or 0), held is not None)
 
