@@ -7,6 +7,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import random
 import socket
 import struct
 import tempfile
@@ -14,8 +15,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kazoo import retry
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, NotEmptyError
+from kazoo.protocol import connection
 
 from aiolock.testing.server import _free_port
 from tests.support.maven import jars
@@ -25,6 +28,8 @@ from .running import keep, release
 
 POM = Path(__file__).parents[1] / "zookeeper/java/pom.xml"
 TICK_MS = 500
+# Its threads draw at any time: if they drew from what Hypothesis seeds, a generated test would not be repeatable.
+connection.random = retry.random = random.Random()
 
 
 def class_path() -> str:
