@@ -303,7 +303,9 @@ class Places:
         capacity = places[0].capacity or on.capacity if places else on.capacity
         count = inside(places, capacity)
         waiters = [place.owner for place in places[count:]]
-        rank = waiters.index(want.waiting) + 1 if want.waiting in waiters else None
+        # The store may have our place before its answer has reached whoever waits.
+        waiting = want.waiting or next((owner for owner in waiters if owner in self._own), "")
+        rank = waiters.index(waiting) + 1 if waiting in waiters else None
         held, longest = None, -1.0
         for place in places[:count]:
             left = await self._store.remaining(place)
