@@ -36,6 +36,7 @@ test-slow: $(VENV)/.ready-test ## run the others: every page as its reader paste
 test-thorough: THOROUGHLY = env PYTHONDONTWRITEBYTECODE= AIOLOCK_TEST_EXAMPLES=20 $(PY) -m pytest -n auto -o faulthandler_timeout=2400
 test-thorough: $(VENV)/.ready-test ## run the generated tests with 20 times as many examples, every fault at every step of small scenes, and every pair of cancellations
 	@$(THOROUGHLY) -m hypothesis tests/scripts $(ARGS)
+	@$(PY) -m tests.simulation --all --kind preemption
 	@$(PY) -m tests.simulation --all --kind singles
 	@exec $(THOROUGHLY) tests/cancellation $(ARGS)
 
