@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import urllib.error
 
 import pytest
@@ -42,7 +43,7 @@ async def test_no_space_is_left() -> None:
         async with LockManager(server.url, ttl=6.0) as locks:
             lease = await locks.lock("a").acquire()
             with pytest.raises(urllib.error.HTTPError):  # noqa: PT012 - the one that is too much
-                for number in range(10):
+                for number in itertools.count():  # it counts what it has written to its file, ten times a second
                     server.put(f"big{number}", "x" * 300_000)
             await lease.renew()
             await lease.release()
