@@ -20,7 +20,7 @@ CREATE TABLE demo_lock (name text PRIMARY KEY, until timestamptz NOT NULL);
 CREATE TABLE demo_stock (sku int PRIMARY KEY, quantity int NOT NULL);
 INSERT INTO demo_stock VALUES (7, 10);
 """
-TAKE = """INSERT INTO demo_lock VALUES ('sku:7', clock_timestamp() + interval '0.2 s') ON CONFLICT (name) DO UPDATE
+TAKE = """INSERT INTO demo_lock VALUES ('sku:7', clock_timestamp() + interval '1 s') ON CONFLICT (name) DO UPDATE
   SET until = excluded.until WHERE demo_lock.until < clock_timestamp() RETURNING 1"""
 
 
@@ -37,7 +37,7 @@ async def unique_row(one: Link, two: Link, _watch: Link) -> str:
     assert await one.fetchval(TAKE) == 1
     left = await read(one)
     assert await two.fetchval(TAKE) is None  # so far it works
-    await asyncio.sleep(0.3)  # the first stands still: a long collection of garbage, a paused machine
+    await asyncio.sleep(1.1)  # the first stands still: a long collection of garbage, a paused machine
     assert await two.fetchval(TAKE) == 1
     await write(two, await read(two) - 1)
     await write(one, left - 1)

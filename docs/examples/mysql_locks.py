@@ -22,7 +22,7 @@ SCHEMA = (
     "INSERT INTO demo_stock VALUES (7, 10)",
 )
 FREE = "DELETE FROM demo_lock WHERE name = 'sku:7' AND until < NOW(6)"
-TAKE = "INSERT IGNORE INTO demo_lock VALUES ('sku:7', NOW(6) + INTERVAL 200000 MICROSECOND)"
+TAKE = "INSERT IGNORE INTO demo_lock VALUES ('sku:7', NOW(6) + INTERVAL 1 SECOND)"
 LOCKED = 1205
 """The number of the error of a wait that was too long."""
 
@@ -52,7 +52,7 @@ async def unique_row(one: Link, two: Link, _watch: Link) -> str:
     assert await one.run(TAKE) == 1
     left = await one.read()
     assert await two.run(FREE) + await two.run(TAKE) == 0  # so far it works
-    await asyncio.sleep(0.3)  # the first stands still: a long collection of garbage, a paused machine
+    await asyncio.sleep(1.1)  # the first stands still: a long collection of garbage, a paused machine
     await two.run(FREE)
     assert await two.run(TAKE) == 1
     await two.write(await two.read() - 1)

@@ -91,14 +91,14 @@ async def test_it_is_ridden_out(slow_server: RedisServer, how: str) -> None:
 @pytest.mark.parametrize("how", ["loading", "busy"])
 async def test_it_takes_too_long(slow_server: RedisServer, how: str) -> None:
     """A first attempt is told what it waited for, as in an outage; so is a new manager."""
-    async with LockManager(slow_server.url, request_timeout=0.3) as locks:
+    async with LockManager(slow_server.url, request_timeout=1.0) as locks:
         async with not_ready(slow_server, how):
             with pytest.raises(BackendError, match=WORDS[how]) as first:
                 await locks.lock("free").acquire()
             with pytest.raises(BackendError, match=WORDS[how]):
                 await locks.lock("free").acquire(timeout=0.1)
             with pytest.raises(BackendError, match=WORDS[how]) as entering:
-                async with LockManager(slow_server.url, request_timeout=0.3):
+                async with LockManager(slow_server.url, request_timeout=1.0):
                     pytest.fail("entered")
             assert first.value.transient
             assert entering.value.transient
