@@ -30,6 +30,11 @@ class Member:
             command = kept(self.log.with_suffix(".pid"), self._command)
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def signal(self, which: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(which)

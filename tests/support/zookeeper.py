@@ -97,7 +97,10 @@ class ZooKeeper:
         end = time.monotonic() + seconds
         while not all(mode(member) for member in self.members):
             if time.monotonic() > end:
-                raise TimeoutError(self.members[0].log.read_text()[-2000:])
+                raise TimeoutError("\n".join(member.log.read_text()[-1500:] for member in self.members))
+            for member in self.members:
+                if member.ended:  # a connection of another process had its port: no port is kept for a server
+                    member.start()
             time.sleep(0.05)
 
     def leader(self) -> Member | None:
