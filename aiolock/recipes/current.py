@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
@@ -37,7 +37,7 @@ class Current(Generic[L]):
 
 
 _current = Current[Lease]("aiolock.exclusive")
-running_under = _current.running_under
+running_under: Callable[[Lease | None], AbstractContextManager[None]] = _current.running_under
 
 
 def current_lease() -> Lease | None:

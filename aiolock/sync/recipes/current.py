@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 from ...recipes.current import Current
 from ..lease import Lease
 
 _current = Current[Lease]("aiolock.sync.exclusive")
-running_under = _current.running_under
+running_under: Callable[[Lease | None], AbstractContextManager[None]] = _current.running_under
 
 
 def current_lease() -> Lease | None:
