@@ -123,7 +123,7 @@ class Scheduler:
             second = due // 1.0
             items = self._seconds.get(second)
             if items is None or items.pop(item, None) is None:
-                return  # it was scheduled before the manager was opened anew
+                return  # it was scheduled before the manager was opened again
             if not items:
                 del self._seconds[second]  # with long ttls they would pile up until they come
             return
