@@ -70,7 +70,7 @@ class Service:
             return
         if await self._client.gone():
             name = self._lock.name
-            raise Gone(name, f"lock {name!r} was released at once: the client of this request has gone")
+            raise Gone(name, f"lock {name!r} was released at once: the client of this request has left")
 
     async def __aenter__(self) -> Service:
         return self

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOST_PART: Line = Line(
     Log("aiolock.queue"),
     WARNING,
-    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it anew: %(explanation)s",
+    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it again: %(explanation)s",
     "lost parts of %(count)d more locks while waiting for the rest: %(lock_names)s",
 )
 
