@@ -11,6 +11,9 @@ from .exclusion import Skipping as Skipping
 from .exclusion import exclusive as exclusive
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
+from .reservation import reserve as reserve
+from .reservation import reserved as reserved
+from .reservation import unreserve as unreserve
 from .window import Once as Once
 from .window import once as once
 
@@ -25,4 +28,7 @@ __all__ = [
     "guard",
     "leader",
     "once",
+    "reserve",
+    "reserved",
+    "unreserve",
 ]
