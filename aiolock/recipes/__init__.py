@@ -22,6 +22,7 @@ from .not_run import Unavailable as Unavailable
 from .reservation import reserve as reserve
 from .reservation import reserved as reserved
 from .reservation import unreserve as unreserve
+from .succession import follows as follows
 from .window import Once as Once
 from .window import Run as Run
 from .window import RunStatus as RunStatus
@@ -45,6 +46,7 @@ __all__ = [
     "etcd_place",
     "exclusive",
     "fenced",
+    "follows",
     "guard",
     "leader",
     "once",

@@ -20,6 +20,7 @@ from aiolock.sync.recipes import (
     Election,
     current_lease,
     exclusive,
+    follows,
     guard,
     leader,
     once,
@@ -627,3 +628,18 @@ def test_a_reserved_function_that_cannot_be(locks: LockManager) -> None:
         reserved(locks, within=60.0)(work)
     with pytest.raises(ConfigurationError, match="needs a LockManager"):
         reserved(locks._core, within=60.0)  # type: ignore[arg-type]
+
+
+def test_what_a_thread_lost_and_took_again(locks: LockManager, others: LockManager) -> None:
+    """Kept by `follows()` for threads."""
+    lock = locks.lock(NAME)
+    with lock as lease:
+        old = lease.fence
+    with lock as again:
+        assert follows(again, old)
+    with others.lock(NAME):
+        pass
+    with lock as again:
+        assert not follows(again, old)
+        with pytest.raises(ConfigurationError, match="the lease that acquire"):
+            follows(again._core, old)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from .guard import guard as guard
 from .reservation import reserve as reserve
 from .reservation import reserved as reserved
 from .reservation import unreserve as unreserve
+from .succession import follows as follows
 from .window import Once as Once
 from .window import once as once
 
@@ -25,6 +26,7 @@ __all__ = [
     "Skipping",
     "current_lease",
     "exclusive",
+    "follows",
     "guard",
     "leader",
     "once",
