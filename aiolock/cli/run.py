@@ -106,6 +106,7 @@ class Runner(click.Command):
 @click.option("-s", "--shared", is_flag=True, help="Run together with others that use --shared.")
 @click.option("-x", "--exclusive", is_flag=True, help="Run alone, without others that use --shared.")
 @click.option("--permits", type=click.IntRange(1), metavar="N", help="Run together with up to N - 1 others.")
+@click.option("--at-least", type=Duration(), help="Keep others out for at least this long, even if it ends early.")
 @click.option("-c", "--command", "line", metavar="COMMAND", help="Run this line with sh.")
 @click.option(
     "--signal",
@@ -134,6 +135,7 @@ def run(
     shared: bool,
     exclusive: bool,
     permits: int | None,
+    at_least: float | None,
     line: str | None,
     ending: int,
     quiet: bool,
@@ -157,6 +159,8 @@ def run(
         leave(ExitCode.USAGE, "write the program and its arguments after NAME, or -c and one line for sh")
     if shared + exclusive + (permits is not None) + (window is not None) > 1:
         leave(ExitCode.USAGE, "--shared, --exclusive, --permits and --once exclude each other: write one of them")
+    if at_least is not None and window is not None:
+        leave(ExitCode.USAGE, "--once has its window: leave out --at-least")
     wanted = Wanted(
         name,
         command if line is None else ("sh", "-c", line),
@@ -168,6 +172,7 @@ def run(
         "read" if shared else "write" if exclusive else "lock" if permits is None else "permits",
         permits or 1,
         ending,
+        at_least,
     )
     manager = connection.manager(ttl=ttl, margin=margin)
     try:
@@ -198,6 +203,7 @@ class Wanted:
         takes: "lock"; "read" or "write" of a read-write lock; "permits" of a semaphore.
         permits: how many that has.
         ending: the signal that asks it to end after a loss.
+        at_least: seconds for which others are kept out.
     """
 
     name: str
@@ -210,6 +216,7 @@ class Wanted:
     takes: str = "lock"
     permits: int = 1
     ending: int = signal.SIGTERM
+    at_least: float | None = None
 
 
 class Busy(Exception):
@@ -266,7 +273,7 @@ async def _under(manager: LockManager, wanted: Wanted, work: Callable[[Lease], A
         Busy: another one has it.
     """
     # The job ends its command itself when it is lost: in its own order, and in time.
-    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted))
+    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted), hold_at_least=wanted.at_least)
     lock: Lock | RWLockSide | Semaphore
     looked: Lock | RWLock | Semaphore
     if wanted.takes == "permits":

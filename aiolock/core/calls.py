@@ -78,6 +78,10 @@ class Calls(Protocol):
         """Whether the refresh of a process's first entry keeps all its entries; otherwise each is refreshed."""
 
     @property
+    def keeps(self) -> bool:
+        """Whether a release can leave the name taken for a while: then they are `KeepingCalls`."""
+
+    @property
     def renew_many(self) -> Batch:
         """Combines many renewals into one request."""
 
@@ -115,6 +119,15 @@ class WeighedCalls(Calls, Protocol):
 
     def weighing(self, weight: int) -> Calls:
         """Return the same requests, for acquisitions of another weight."""
+
+
+class KeepingCalls(Calls, Protocol):
+    """Requests about a name that can stay taken when its holder has ended."""
+
+    def release(
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+    ) -> Call[ReleaseOutcome]:
+        """If nothing is left, `cut_ms` of its time end with it, and the name stays taken for the rest; -1 for all."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:

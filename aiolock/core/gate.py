@@ -256,7 +256,7 @@ class Gate(LocalQueue):
         hold.ended, hold.depth = True, 0
         try:  # first the request: others wait for that
             passing = (self.waiters or self.entries) and ending == "clean" and hold.reason is None
-            if passing and hand_on(self, hold, release):
+            if passing and hold.kept_until <= runtime.clock.now() and hand_on(self, hold, release):
                 release.handed_on = True
             else:
                 release.write()

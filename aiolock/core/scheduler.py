@@ -121,9 +121,8 @@ class Scheduler:
         item.due = NEVER
         if due >= self._ordered:
             second = due // 1.0
-            items = self._seconds.get(second)
-            if items is None or items.pop(item, None) is None:
-                return  # it was scheduled before the manager was opened again
+            items = self._seconds[second]
+            del items[item]
             if not items:
                 del self._seconds[second]  # with long ttls they would pile up until they come
             return

@@ -44,6 +44,12 @@ class Primitive(AsyncOnly, Renamed):
     contention: ClassVar[Contention]
 
     def __init__(self, runtime: Runtime, calls: Calls, policy: Policy) -> None:
+        if policy.hold_at_least and not calls.keeps:
+            raise ConfigurationError(
+                calls.name,
+                f"hold_at_least= of {calls.name!r} cannot be: give it to a lock, a fair lock, a read-write lock or a "
+                "semaphore, not on etcd or ZooKeeper, and not to one of Redisson's",
+            )
         self._runtime = runtime
         self._calls: Calls = calls
         self._policy = policy

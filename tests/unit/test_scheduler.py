@@ -217,20 +217,3 @@ async def test_no_task_however_many_leases(locks: LockManager, backend: MemoryBa
     assert not any(lease.lost for lease in leases)
     for lease in leases:
         await lease.release()
-
-
-async def test_what_an_earlier_one_had_scheduled(timer: tuple[Scheduler, VirtualClock]) -> None:
-    """An answer that comes after its loop was closed is about an item of the scheduler before. Kept by
-    Scheduler.forget.
-    """
-    scheduler, clock = timer
-    item, other = Item(clock), Item(clock)
-    Scheduler(clock, unwritten).schedule(item, clock.now() + 5)
-    scheduler.forget(item)
-    assert item.due == math.inf
-    Scheduler(clock, unwritten).schedule(item, clock.now() + 5)
-    scheduler.schedule(other, clock.now() + 5)
-    scheduler.forget(item)
-    await clock.advance(6)
-    assert item.seen == []
-    assert other.seen == [(5, 0)]

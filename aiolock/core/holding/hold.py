@@ -245,6 +245,12 @@ class Hold:
             if watcher.lease() is lease:
                 watcher.end()
 
+    @property
+    def kept_until(self) -> float:
+        """Clock time until which the name stays taken, however early a task that had it has ended; 0.0: it does not."""
+        least = self.policy.hold_at_least
+        return self.began + least if least and self.entered else 0.0
+
     def part_with(self, lease: Level) -> tuple[Watcher, ...]:
         """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
         parting = tuple([watcher for watcher in self.watchers if watcher.lease() is lease])

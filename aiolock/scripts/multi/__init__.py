@@ -75,6 +75,7 @@ class MultiCalls:
     transfers = False
     queues = True
     one_refresh = False
+    keeps = False
 
     def __init__(self, keys: Keys, names: Sequence[str]) -> None:
         self.name: str = joined(names)
