@@ -44,6 +44,6 @@ def current_lease() -> Lease | None:
     """Return the lease of the innermost decorated function that runs: `current_lease().fence` for what you write to.
 
     None outside of one, and in one that runs without its lock (`outage="run"`). A task that was started in a decorated
-    function sees that function's lease, also after its end. No I/O.
+    function sees that function's lease, even after its end. No I/O.
     """
     return _current.get()
