@@ -106,6 +106,9 @@ class Runner(click.Command):
 @click.option("-s", "--shared", is_flag=True, help="Together with others that run with --shared.")
 @click.option("-x", "--exclusive", is_flag=True, help="Alone, where others run with --shared.")
 @click.option("--permits", type=click.IntRange(1), metavar="N", help="Together with N - 1 others.")
+@click.option(
+    "--at-least", type=Duration(), help="Keep it from others for so long from its beginning, also if it ends early."
+)
 @click.option("-c", "--command", "line", metavar="COMMAND", help="Give this line to sh.")
 @click.option(
     "--signal", "ending", type=SignalName(), default="TERM", show_default=True, help="What a loss sends first."
@@ -129,6 +132,7 @@ def run(
     shared: bool,
     exclusive: bool,
     permits: int | None,
+    at_least: float | None,
     line: str | None,
     ending: int,
     quiet: bool,
@@ -152,6 +156,8 @@ def run(
         leave(ExitCode.USAGE, "write the program and its arguments after NAME, or -c and one line for sh")
     if shared + exclusive + (permits is not None) + (window is not None) > 1:
         leave(ExitCode.USAGE, "--shared, --exclusive, --permits and --once exclude each other: write one of them")
+    if at_least is not None and window is not None:
+        leave(ExitCode.USAGE, "--once has its window: leave out --at-least")
     wanted = Wanted(
         name,
         command if line is None else ("sh", "-c", line),
@@ -163,6 +169,7 @@ def run(
         "read" if shared else "write" if exclusive else "lock" if permits is None else "permits",
         permits or 1,
         ending,
+        at_least,
     )
     manager = connection.manager(ttl=ttl, margin=margin)
     try:
@@ -193,6 +200,7 @@ class Wanted:
         takes: "lock"; "read" or "write" of a read-write lock; "permits" of a semaphore.
         permits: how many that has.
         ending: the signal that asks it to end after a loss.
+        at_least: seconds for which others are kept out.
     """
 
     name: str
@@ -205,6 +213,7 @@ class Wanted:
     takes: str = "lock"
     permits: int = 1
     ending: int = signal.SIGTERM
+    at_least: float | None = None
 
 
 class Busy(Exception):
@@ -261,7 +270,7 @@ async def _under(manager: LockManager, wanted: Wanted, work: Callable[[Lease], A
         Busy: another one has it.
     """
     # The job ends its command itself when it is lost: in its own order, and in time.
-    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted))
+    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted), hold_at_least=wanted.at_least)
     lock: Lock | RWLockSide | Semaphore
     looked: Lock | RWLock | Semaphore
     if wanted.takes == "permits":

@@ -64,6 +64,7 @@ class QueueCalls:
     transfers = False
     queues = True
     one_refresh = False
+    keeps = True
 
     def __init__(
         self, keys: Keys, kind: str, name: str, *, capacity: int, weight: int, mints: bool, liveness_ms: int
@@ -105,11 +106,14 @@ class QueueCalls:
         """Return a waiter's heartbeat; one that the server has forgotten joins again with its old number."""
         return self._part(bid)
 
-    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+    def release(
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+    ) -> Call[ReleaseOutcome]:
         grace = ttl_ms + GRACE_MS
         dead_ms = grace if tainted else 0
         args = (self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
-        return Call(self.name, RELEASE, (*self._keys.queue, self._keys.dead(owner)), args)
+        keys = (*self._keys.queue, self._keys.dead(owner))
+        return Call(self.name, RELEASE, keys, (*args, cut_ms) if cut_ms >= 0 else args)
 
     def resume(self, owner: str, fence: int, bid: Bid, tainted: bool) -> Call[TransferOutcome]:
         successor, ttl_ms, floor, metadata, *_ = bid
