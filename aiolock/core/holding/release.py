@@ -119,7 +119,7 @@ class Release:
         self._call = call
         call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self.settle
-        self._services.backend.post(call)
+        self._services.backend.write(call)
 
     def taint(self) -> None:
         """An earlier request of this owner went unanswered: what is written from now on leaves a tombstone."""
