@@ -44,7 +44,7 @@ class Abilities(Record):
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
             nothing else.
-        turnstile: where processes line up that would race; None if they do not, or race all the same.
+        turnstile: where processes line up that would race; None if they do not, or race anyway.
     """
 
     queues: bool = True
@@ -140,13 +140,13 @@ class Backend(Protocol):
         """
 
     def slot(self, key: str) -> int:
-        """The slot of `key` in a cluster, the same for all processes and for good; 0 without a cluster. One request can
+        """The slot of `key` in a cluster, the same for all processes, always; 0 without a cluster. One request can
         have only keys of one slot.
         """
         return 0
 
     def away(self, key: str) -> AiolockError | None:
-        """Why the server that has `key` cannot be reached: in a cluster only one of them may be away."""
+        """Why the server that has `key` cannot be reached: in a cluster only one of them may be unreachable."""
         return self.unreachable
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:

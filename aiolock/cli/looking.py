@@ -40,7 +40,7 @@ def ls(
 ) -> None:
     """List the names that match PATTERN and are held or waited for: aiolock ls 'order:*'
 
-    It reads only. A server scans all its keys for that, 1000 with each request, and never stands still.
+    It reads only. A server scans all its keys for that, 1000 with each request, and is never blocked.
 
     Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
     69.

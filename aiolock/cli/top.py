@@ -74,7 +74,7 @@ async def _live(connection: Connection, pattern: str, interval: float) -> int:
     with screen.shown():
         watching = asyncio.ensure_future(_watch(connection, pattern, interval, screen))
         leaving = asyncio.ensure_future(screen.left.wait())
-        try:  # a key works at once, also while a server does not answer
+        try:  # a key works at once, even while a server does not answer
             await asyncio.wait((watching, leaving), return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()

@@ -21,7 +21,7 @@ class Contention(Record):
         exclusive: one at a time, so no task asks for what another task of this process holds.
         reentrant: a task that holds the name nests in its hold.
         overlapping: it takes several names, which can also be taken one by one.
-        divisible: a lease can be given back in parts.
+        divisible: a lease can be released in parts.
         watches: an end by force is only announced on its channel: holds that last listen there.
         entry: the class of what waits for it, a `QueueEntry`; None for the usual one.
     """
@@ -111,7 +111,7 @@ class Calls(Protocol):
         """Extend what the owner holds; 0 only reads it."""
 
     def departure(self, manager: str) -> Call[bool] | None:
-        """Forget that a manager lives, if that is kept beside its waiters."""
+        """Forget that a manager lives, if that is kept next to its waiters."""
 
 
 class WeighedCalls(Calls, Protocol):

@@ -154,7 +154,7 @@ class Lease(Level, Renamed):
         """Wait until the lease is lost.
 
         Returns:
-            The reason; also after the release, if it had been lost before.
+            The reason; even after the release, if it had been lost before.
 
         Raises:
             NotOwned: it was released or detached, before or meanwhile: it can no longer be lost.
@@ -187,7 +187,7 @@ class Lease(Level, Renamed):
         self._check_valid()
 
     async def renew(self, ttl: float | timedelta | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on.
+        """Extend the lease now; never shortens it. A lease with `renew=False` needs this to live on.
 
         Args:
             ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.

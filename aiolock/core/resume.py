@@ -20,17 +20,21 @@ from .runtime import KINDS, Runtime
 from .waiting.waiter import Expired
 
 
-def check_kind(ticket: Ticket) -> None:
-    """Raise unless leases of the ticket's kind can move.
+def read(runtime: Runtime, text: str) -> Ticket:
+    """Return the ticket that a manager gets, if it can resume that.
 
     Raises:
-        ConfigurationError: they cannot.
+        ConfigurationError: no ticket, or one of another namespace, database or kind; or its store has no tickets.
     """
+    ticket = Ticket.read(text)
+    runtime.backend.abilities.need_scripts(ticket.name, "tickets")
+    ticket.check_home(runtime.keys)
     if ticket.kind not in KINDS:
         raise ConfigurationError(
             ticket.name,
             f"the ticket of lock {ticket.name!r} is of the kind {ticket.kind!r}, which this version cannot resume",
         )
+    return ticket
 
 
 async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
@@ -47,7 +51,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
     try:
         outcome = await waiter.outcome
         if not isinstance(outcome, Granted):
-            raise _worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
+            raise worthless(ticket.name, outcome.reason if isinstance(outcome, Missing) else LossReason.TAKEN_OVER)
         if outcome.weight:  # the server says how much was moved: a ticket may say anything
             assert waiter.hold is not None
             waiter.hold.calls = waiter.calls = kind.calls(runtime, ticket.name, outcome.weight, outcome.capacity)
@@ -70,7 +74,8 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
         raise
 
 
-def _worthless(name: str, reason: LossReason) -> NotOwned:
+def worthless(name: str, reason: LossReason) -> NotOwned:
+    """Return the error for a ticket that stands for nothing any more."""
     if reason is LossReason.TAKEN_OVER:
         why = "another owner holds the lock, so the ticket was already resumed or came after its ttl"
     else:

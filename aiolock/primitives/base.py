@@ -179,10 +179,10 @@ class Primitive(AsyncOnly, Renamed):
         return Attempt(self.name, acquire, refusals)
 
     def _obtained(self, lease: Lease) -> None:
-        """Called with each new lease that can be given back in parts."""
+        """Called with each new lease that can be released in parts."""
 
     def _innermost(self, part: int | None = None) -> Lease:
-        """Return the lease that `release()` in the running task means; if only a part is given back, the lease keeps
+        """Return the lease that `release()` in the running task means; if only a part is released, the lease keeps
         the rest.
         """
         lease = self._find(self._side)

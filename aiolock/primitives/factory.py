@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.acquisition import Acquisition
-from ..core.holding.ticket import Ticket
 from ..core.lease import Lease
 from ..core.policy import Policy, ShortTtl, check_replica_timeout
-from ..core.resume import check_kind, resume
+from ..core.resume import read, resume
 from ..core.runtime import Runtime
 from ..scripts.keys import check_name
 from ..usage import usage
@@ -213,16 +212,13 @@ class LockFactory:
         Cancellation: either the ticket is still valid, or the lock is released, and its next holder sees `abandoned`.
         Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
         """
-        read = Ticket.read(ticket)
-        self._runtime.backend.abilities.need_scripts(read.name, "tickets")
-        read.check_home(self._runtime.keys)
-        check_kind(read)
-        _, policy = self._named(read.name, options)
+        known = read(self._runtime, ticket)
+        _, policy = self._named(known.name, options)
 
         async def take_over() -> Lease:
-            return await resume(self._runtime, policy, read)
+            return await resume(self._runtime, policy, known)
 
-        return Acquisition(read.name, take_over, "resume()")
+        return Acquisition(known.name, take_over, "resume()")
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name = check_name(name)

@@ -19,6 +19,10 @@ from .not_run import Busy as Busy
 from .not_run import Gone as Gone
 from .not_run import NotRun as NotRun
 from .not_run import Unavailable as Unavailable
+from .reservation import reserve as reserve
+from .reservation import reserved as reserved
+from .reservation import unreserve as unreserve
+from .succession import follows as follows
 from .window import Once as Once
 from .window import Run as Run
 from .window import RunStatus as RunStatus
@@ -42,7 +46,11 @@ __all__ = [
     "etcd_place",
     "exclusive",
     "fenced",
+    "follows",
     "guard",
     "leader",
     "once",
+    "reserve",
+    "reserved",
+    "unreserve",
 ]

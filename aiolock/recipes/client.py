@@ -13,7 +13,7 @@ from ..primitives.lock import Lock
 from .not_run import Gone
 
 NOTICED = 0.1
-"""Seconds of waiting, from which on it is worthwhile to look whether the client still waits, too."""
+"""Seconds of waiting, from which on it is worthwhile to check whether the client still waits, too."""
 TURNS = 10
 """Turns of the loop in which a server that cancels its requests has told the lifespan to end."""
 

@@ -15,7 +15,7 @@ class Bid(NamedTuple):
         owner: who wants it.
         ttl_ms: for how long it has the name without a renewal; what the queue has granted lasts as long from then on.
         floor: the highest fence that its manager knows.
-        metadata: what others are told of the owner.
+        metadata: what others are told about the owner.
         liveness_ms: for how long its manager counts as alive without a further request; 0: it does not wait, and is
             refused instead of queued; less than 0: as long, but another request has just said so.
         counted: the manager hears messages: one that reaches no one proves that it is gone.

@@ -49,7 +49,7 @@ class Refused(NamedTuple):
 class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A later grant has a higher serial than `serial`.
 
-    The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in or end, so
+    The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may admit or end, so
     another must follow at once. Locks have no serials; only multi locks report the number. `part` is the name that is
     in the way for the longest, if several were requested.
     """

@@ -137,7 +137,7 @@ class Lease(Renamed):
             timeout: seconds to wait; None for no limit.
 
         Returns:
-            The reason; also after the release, if it had been lost before.
+            The reason; even after the release, if it had been lost before.
 
         Raises:
             WaitTimeout: it was not lost in that time.
@@ -163,7 +163,7 @@ class Lease(Renamed):
         self._within(timeout, self._core.wait_wanted, "wanted")
 
     def renew(self, ttl: float | timedelta | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on.
+        """Extend the lease now; never shortens it. A lease with `renew=False` needs this to live on.
 
         Args:
             ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.

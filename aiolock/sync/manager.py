@@ -101,7 +101,7 @@ class LockManager(SyncOnly, Renamed):
         db: int = 0,
         **options: Unpack[ManagerOptions],
     ) -> LockManager:
-        """Return a manager whose locks are kept by the master that Sentinels name, also after a failover.
+        """Return a manager whose locks are kept by the master that Sentinels name, even after a failover.
 
         Arguments and errors: as for `aiolock.LockManager.sentinel()`.
         """

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from aiolock import NotOwned
+from aiolock.recipes import reserve, reserved, unreserve
 from tests.unit.world import TTL, Holder, lock_keys, settle
 
 from .test_every_await import World, body, run_every_way
@@ -152,3 +153,37 @@ async def test_a_late_ticket() -> None:
         await asyncio.sleep(0)
 
     assert await run_every_way(scenario, prepare) > 20
+
+
+async def test_reserve() -> None:
+    """Whoever enqueues a job: it has the ticket, or nothing is reserved. Kept by the `except` of `reserve()`."""
+
+    async def scenario(world: World) -> None:
+        tickets = Tickets(world)
+        tickets.text = await reserve(world.locks, "a", within=TTL)
+
+    assert await run_every_way(scenario) > 10
+
+
+async def test_a_job_under_a_reservation() -> None:
+    """It has ended, or its ticket is as good as it was. Kept by `Reservation`, which makes no owner of its own."""
+
+    async def scenario(world: World) -> None:
+        tickets: list[str] = []
+
+        async def use() -> None:
+            if lock_keys(world.backend):
+                assert await unreserve(world.peer, tickets[0])
+
+        @reserved(world.locks, within=TTL)
+        async def job(*, ticket: str) -> None:
+            await body(world)
+
+        world.after.append(use)
+        ticket = await reserve(world.locks, "a", within=TTL)
+        assert ticket is not None
+        tickets.append(ticket)
+        await job(ticket=ticket)
+        assert not lock_keys(world.backend)
+
+    assert await run_every_way(scenario) > 20

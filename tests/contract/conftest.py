@@ -58,6 +58,7 @@ IN_PARTS = {
     "sqlite": (
         *(*SCRIPTED, "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_latch.py", "test_condition.py"),
         *("test_once.py", "test_holder.py", "test_resume.py", "test_request_release.py"),
+        *("test_reserved.py", "test_follows.py"),
     ),
 }
 """What runs there in `make test`, too: what a place has for itself. The file stands for all stores of rows, so each

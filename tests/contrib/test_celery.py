@@ -21,6 +21,7 @@ from aiolock import ConfigurationError, LockLost, LossReason
 from aiolock.contrib.celery import current_lease, exclusive, opened
 from aiolock.recipes import Busy, Unavailable
 from aiolock.sync import LockManager
+from aiolock.sync.recipes import reserve, reserved
 from tests.support import redis_cli
 from tests.support.forked import ROOT, Forked
 from tests.support.locks import nothing_held
@@ -37,6 +38,7 @@ from celery.contrib.testing.worker import start_worker
 from celery.signals import worker_process_init
 from aiolock.contrib.celery import current_lease, exclusive
 from aiolock.sync import LockManager
+from aiolock.sync.recipes import reserve, reserved
 
 url = sys.argv[1]
 app = Celery("prefork", broker="memory://")
@@ -241,3 +243,26 @@ def test_a_prefork_worker(redis_url: str) -> None:
     told, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors.decode()
     assert told.split() == [b"2", b"False"]
+
+
+def test_a_task_is_unique_from_enqueue_to_its_end(app: Any, locks: LockManager, other: LockManager) -> None:
+    """Over Celery's own retries, and free when one is given up. Kept by `reserved()`, below `@app.task`."""
+    tries: list[tuple[str, str | None]] = []
+
+    @app.task(shared=False, bind=True, max_retries=2)
+    @reserved(lambda *_: opened(locks), within=60.0, retry=celery.exceptions.Retry)
+    def ship(self: Any, order: str, *, ticket: str) -> None:
+        tries.append((order, reserve(other, f"job:{order}", within=60.0)))
+        if len(tries) != 2:
+            raise self.retry(exc=OSError(order), countdown=0.01)
+
+    def enqueued(order: str) -> Any:
+        ticket = reserve(other, f"job:{order}", within=60.0)
+        assert ticket is not None
+        return ship.delay(order, ticket=ticket)
+
+    with running(app, "solo"):
+        assert enqueued("1").get(timeout=ENOUGH) is None
+        with pytest.raises(OSError):  # noqa: PT011
+            enqueued("2").get(timeout=ENOUGH)
+    assert tries == [("1", None)] * 2 + [("2", None)] * 3

@@ -9,7 +9,7 @@ from taskiq import InMemoryBroker, SmartRetryMiddleware
 
 from aiolock import ConfigurationError, LockLost, LockManager, LossReason
 from aiolock.contrib.taskiq import Locks, init
-from aiolock.recipes import Busy, NotRun, exclusive
+from aiolock.recipes import Busy, NotRun, exclusive, reserve, reserved
 from tests.contrib.conftest import NAME, Work
 
 
@@ -107,3 +107,32 @@ async def test_a_broker_without_locks() -> None:
     result = await (await ship.kiq()).wait_result(timeout=10)
     assert isinstance(result.error, ConfigurationError)
     await broker.shutdown()
+
+
+class Again(Exception):
+    """taskiq tries a task again for it."""
+
+
+async def test_a_task_is_unique_from_enqueue_to_its_end(locks: LockManager, elsewhere: LockManager) -> None:
+    """Over taskiq's own retries, which send the same arguments. Kept by `reserved()`."""
+    again = SmartRetryMiddleware(types_of_exceptions=[NotRun, Again], default_retry_label=True, default_delay=0)
+    broker = InMemoryBroker(await_inplace=True).with_middlewares(again)
+    init(broker, locks)
+    tickets: list[str | None] = []
+
+    @broker.task
+    @reserved(locks, within=60.0, retry=Again)
+    async def ship(order: str, *, ticket: str) -> str:
+        tickets.append(ticket)
+        assert await reserve(elsewhere, "job:42", within=60.0) is None
+        if len(tickets) < 3:
+            raise Again
+        return f"shipped {order}"
+
+    await broker.startup()
+    ticket = await reserve(elsewhere, "job:42", within=60.0)
+    assert ticket is not None
+    await ship.kiq("42", ticket=ticket)
+    await broker.shutdown()
+    assert tickets == [ticket] * 3
+    assert not await elsewhere.lock("job:42").is_locked()

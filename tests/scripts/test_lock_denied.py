@@ -95,6 +95,7 @@ SITUATIONS = {
     "force_release": Situation(("n:1",), False, NAME.force_release(), bool),
     "request_release": Situation((), False, NAME.request_release(), Asked, frozenset({"publish"})),
     "confirm": Situation((), False, confirm(HELD, FENCE, FENCE + 7), bool),
+    "follows": Situation((), False, NAME.follows("m:1", FENCE, 0), bool),
     "info": Situation(("n:1",), False, NAME.info("n:1"), Standing),
 }
 

@@ -12,11 +12,22 @@ import redis
 import redis.asyncio
 
 import aiolock.recipes
-from aiolock import BackendError, ConfigurationError, LockLost
+from aiolock import BackendError, ConfigurationError, LockLost, NotOwned
 from aiolock.recipes import Busy, JoinFailed, NotRun, Run, RunStatus, Unavailable
 from aiolock.recipes.joining import Joining
 from aiolock.sync import LockManager
-from aiolock.sync.recipes import Election, current_lease, exclusive, guard, leader, once
+from aiolock.sync.recipes import (
+    Election,
+    current_lease,
+    exclusive,
+    follows,
+    guard,
+    leader,
+    once,
+    reserve,
+    reserved,
+    unreserve,
+)
 from aiolock.testing import MemoryBackend
 
 from .conftest import ENOUGH, Worker, until, waits
@@ -543,3 +554,92 @@ def test_who_cannot_guard(locks: LockManager, redis_url: str) -> None:
             guard(lease._core, client)  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError, match="database 5"):
             guard(lease, redis.Redis.from_url(f"{redis_url.rsplit('/', 1)[0]}/5"))
+
+
+# A job from enqueue to its end.
+
+
+def test_a_reservation_from_enqueue_to_end(locks: LockManager, others: LockManager) -> None:
+    """Over a retry, with the same ticket; the job runs in the thread that calls it. Kept by `reserved.call`."""
+    errors: list[Exception] = [OSError("try again"), NotRun(NAME, "another decorator did not run it")]
+    threads: list[str] = []
+
+    @reserved(others, within=60.0, retry=OSError)
+    def ship(order: str, *, ticket: str) -> str:
+        threads.append(threading.current_thread().name)
+        if errors:
+            raise errors.pop()
+        return f"shipped {order}"
+
+    ticket = reserve(locks, NAME, within=60.0)
+    assert ticket is not None
+    for error in (NotRun, OSError):
+        with pytest.raises(error):
+            ship("42", ticket=ticket)
+        assert reserve(others, NAME, within=60.0) is None
+    assert ship("42", ticket=ticket) == "shipped 42"
+    with pytest.raises(NotOwned):
+        ship("42", ticket=ticket)
+    assert threads == [threading.current_thread().name] * 3
+    second = reserve(locks, NAME, within=60.0)
+    assert second is not None
+    assert unreserve(others, second)
+    assert not unreserve(others, second)
+
+
+def test_a_job_that_fails_for_good_ends_its_reservation(locks: LockManager) -> None:
+    @reserved(lambda *_: locks, within=60.0)
+    def ship(ticket: str) -> None:
+        raise OSError
+
+    ticket = reserve(locks, NAME, within=60.0)
+    assert ticket is not None
+    with pytest.raises(OSError):  # noqa: PT011
+        ship(ticket)
+    assert not locks.lock(NAME).is_locked()
+
+
+def test_a_thread_that_never_sees_its_ticket(memory: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C came between. Kept by `unclaimed` in `reserve`."""
+    unclaimed: list[Callable[[Any], object]] = []
+    call = memory._portal.call
+
+    def spy(name: str, work: Any, take_back: Any = None, certain: bool = False) -> Any:
+        if take_back is not None:
+            unclaimed.append(take_back)
+        return call(name, work, take_back, certain)
+
+    monkeypatch.setattr(memory._portal, "call", spy)
+    ticket = reserve(memory, NAME, within=60.0)
+    assert memory.lock(NAME).is_locked()
+
+    async def interrupted() -> None:
+        unclaimed[0](ticket)
+
+    call("", interrupted)
+    assert not memory.lock(NAME).is_locked()
+    unclaimed[0](None)
+
+
+def test_a_reserved_function_that_cannot_be(locks: LockManager) -> None:
+    async def work(ticket: str) -> None: ...
+
+    with pytest.raises(TypeError, match=r"reserved\(\) for threads decorates functions without async"):
+        reserved(locks, within=60.0)(work)
+    with pytest.raises(ConfigurationError, match="needs a LockManager"):
+        reserved(locks._core, within=60.0)  # type: ignore[arg-type]
+
+
+def test_what_a_thread_lost_and_took_again(locks: LockManager, others: LockManager) -> None:
+    """Kept by `follows()` for threads."""
+    lock = locks.lock(NAME)
+    with lock as lease:
+        old = lease.fence
+    with lock as again:
+        assert follows(again, old)
+    with others.lock(NAME):
+        pass
+    with lock as again:
+        assert not follows(again, old)
+        with pytest.raises(ConfigurationError, match="the lease that acquire"):
+            follows(again._core, old)  # type: ignore[arg-type]

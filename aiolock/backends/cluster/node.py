@@ -21,7 +21,7 @@ class Node:
         used: the backend is open.
         idle_at: loop time since which it has had no slots; None while it has some.
         claim: the newest that was heard of.
-        missed_at: loop time of the last map, if it was away when that came; otherwise -inf.
+        missed_at: loop time of the last map, if it was unreachable when that came; otherwise -inf.
     """
 
     backend: RedisBackend

@@ -54,7 +54,7 @@ class LockFile:
 
     Attributes:
         path: see above.
-        real: the same without symbolic links, as of the last `connect`: what belongs to the file is beside it.
+        real: the same without symbolic links, as of the last `connect`: what belongs to the file is next to it.
     """
 
     def __init__(self, path: Path, patience: float, closing: Callable[[], bool]) -> None:
@@ -122,7 +122,7 @@ class LockFile:
             os.close(fd)
 
     def check(self) -> None:
-        """Raise if the path, or what SQLite keeps beside it, is another file's by now: others use that one."""
+        """Raise if the path, or what SQLite keeps next to it, is another file's by now: others use that one."""
         try:
             same = self._found(self.path) == self._identities
         except OSError:

@@ -1,4 +1,4 @@
-"""Where a file may be: all that use it must see one name and one memory beside it."""
+"""Where a file may be: all that use it must see one name and one memory next to it."""
 
 from __future__ import annotations
 

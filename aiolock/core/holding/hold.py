@@ -41,7 +41,7 @@ class Hold:
     Attributes:
         began: clock time since which it is held.
         reason: why it is lost; None while it is not.
-        blocked: seconds that the loop stood still, if that is the reason.
+        blocked: seconds that the loop was blocked, if that is the reason.
         deadline: clock time at which it is lost unless renewed.
         expiry: clock time at which the server may let it expire.
     """
@@ -368,7 +368,7 @@ class Hold:
         return late >= (self.policy.margin or LATE)
 
     def _cause(self) -> tuple[LossReason | None, float]:
-        """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
+        """Why it is lost, and how many seconds the loop was blocked if that is why; changes nothing."""
         if self.reason is not None or self.ended:
             return self.reason, self.blocked
         now = self._clock.now()

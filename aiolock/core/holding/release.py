@@ -139,7 +139,7 @@ class Release:
     def _unanswered(self) -> bool:
         # The first time at once, and however late: what the owner asked for before may have been held up just as long,
         # and run only now; then the lock is new, or extended. A request that ends every connection must not do it while
-        # others need answers, nor for ever.
+        # others need answers, nor forever.
         again = not self.resent
         self.resent = True
         self.taint()

@@ -36,8 +36,8 @@ class Stepwise(Gathering):
 
     No request reaches two slots, so it takes the groups of names one after the other, each as `Gathering` does: first
     the one whose slot is the lowest. All processes have the same order, so no two of them ever wait for each other.
-    Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it gives back all of them at once,
-    and the process asks anew.
+    Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it returns all of them at once,
+    and the process asks again.
 
     Each group has a fence of its own, the last one's is the greatest. When it has them all it raises the others to
     that, in one renewal of all: so there is one fence, greater than every earlier one of each name and less than every
@@ -211,7 +211,7 @@ class Stepwise(Gathering):
         self._let_go()
 
     def _let_go(self) -> None:
-        """What it has is held by other means, or given back."""
+        """What it has is held by other means, or returned."""
         held, self._held = self._held, ()
         for partial in held:
             partial.end()

@@ -71,9 +71,13 @@ FORCE_RELEASE = Script(__name__, "force_release", as_flag, prelude=("version", "
 REQUEST_RELEASE = Script(__name__, "request_release", decode.request_release, prelude=STATE)
 INFO = Script(__name__, "info", decode.info, prelude=STATE)
 CONFIRM = Script(__name__, "confirm", as_flag, prelude=STATE)
+FOLLOWS = Script(__name__, "follows", as_flag, prelude=STATE)
 DEPART = Script(__name__, "depart", as_flag)
 renew: Combiner[RenewOutcome] = Combiner(RENEW)
-SCRIPTS = (ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, DEPART)
+SCRIPTS = (
+    *(ACQUIRE, TRANSFER, RELEASE, NEST, RENEW, REFRESH, FORCE_RELEASE, REQUEST_RELEASE, INFO, CONFIRM, FOLLOWS),
+    DEPART,
+)
 
 
 class LockCalls:
@@ -190,6 +194,10 @@ class LockCalls:
     def request_release(self, owner: str = "") -> Call[Asked]:
         """Ask whoever holds it to finish, or only this owner."""
         return Call(self.name, REQUEST_RELEASE, self._keys[:1], (owner, self._channel))
+
+    def follows(self, owner: str, fence: int, before: int) -> Call[bool]:
+        """Ask whether a hold was granted right after the one with the fence `before`."""
+        return Call(self.name, FOLLOWS, self._keys[:1], (owner, fence, before))
 
     def departure(self, manager: str) -> Call[bool]:
         """Forget that a manager lives: it closes, and waits no more."""

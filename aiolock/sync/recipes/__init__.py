@@ -11,6 +11,10 @@ from .exclusion import Skipping as Skipping
 from .exclusion import exclusive as exclusive
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
+from .reservation import reserve as reserve
+from .reservation import reserved as reserved
+from .reservation import unreserve as unreserve
+from .succession import follows as follows
 from .window import Once as Once
 from .window import once as once
 
@@ -22,7 +26,11 @@ __all__ = [
     "Skipping",
     "current_lease",
     "exclusive",
+    "follows",
     "guard",
     "leader",
     "once",
+    "reserve",
+    "reserved",
+    "unreserve",
 ]

@@ -1,0 +1,259 @@
+"""A job's reservation, from enqueue to its end: two managers are the one that enqueues and the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from aiolock import ConfigurationError, LockManager, NotOwned
+from aiolock.recipes import Busy, Unavailable, exclusive, reserve, reserved, unreserve
+from aiolock.testing import MemoryBackend
+from tests.support.locks import let_expire
+from tests.unit.world import lock_keys
+
+from .places import TTL_MS, Place, renew_now, until
+
+NAME = "job:ship:42"
+Job = Callable[..., Coroutine[Any, Any, str]]
+
+
+class Again(Exception):
+    """What a framework runs a job again for."""
+
+
+class Work:
+    """A job of a worker, which fails as it is told."""
+
+    def __init__(self, locks: LockManager, **options: Any) -> None:
+        self.errors: list[BaseException] = []
+        self.ran = 0
+
+        @reserved(locks, within=60.0, **options)
+        async def ship(order: str, *, ticket: str) -> str:
+            self.ran += 1
+            if self.errors:
+                raise self.errors.pop(0)
+            return f"shipped {order}"
+
+        self.job: Job = ship
+
+
+async def reservation(locks: LockManager, within: float = 60.0) -> str:
+    ticket = await reserve(locks, NAME, within=within)
+    assert ticket is not None
+    return ticket
+
+
+async def test_nobody_else_enqueues_it_until_it_has_ended(locks: LockManager, others: LockManager) -> None:
+    """Kept by `reserve()`, and by the end in `reserved()`."""
+    ticket = await reservation(locks)
+    assert await reserve(others, NAME, within=60.0) is None
+    work = Work(others)
+    assert await work.job("42", ticket=ticket) == "shipped 42"
+    assert await unreserve(others, await reservation(others))
+
+
+async def test_it_stays_over_a_retry_with_the_same_ticket(
+    locks: LockManager, others: LockManager, place: Place
+) -> None:
+    """Also over several, and over one in another worker. Kept by `stays`."""
+    ticket = await reservation(locks)
+    work = Work(others, retry=Again)
+    work.errors = [Again(), Again()]
+    for _ in range(2):
+        with pytest.raises(Again):
+            await work.job("42", ticket=ticket)
+        assert await reserve(locks, NAME, within=60.0) is None
+    assert await Work(locks).job("42", ticket=ticket) == "shipped 42"
+    assert place.gone(NAME)
+    assert work.ran == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), Again("the last attempt")])
+async def test_an_error_ends_it_if_the_job_does_not_run_again(
+    locks: LockManager, others: LockManager, place: Place, error: Exception
+) -> None:
+    """A function of the error knows which attempt is the last. Broken by a reservation that outlives its job."""
+    ticket = await reservation(locks)
+    work = Work(others, retry=lambda raised: not raised.args)
+    work.errors = [error]
+    with pytest.raises(type(error)):
+        await work.job("42", ticket=ticket)
+    assert place.gone(NAME)
+
+
+async def test_a_job_that_another_decorator_did_not_run_keeps_it(locks: LockManager, others: LockManager) -> None:
+    """Kept by `stays`: the framework tries `NotRun` again, or whoever enqueued it revokes it."""
+    ticket = await reservation(locks)
+
+    @reserved(others, within=60.0)
+    @exclusive(others, key="order:{order}", busy="raise")
+    async def ship(order: str, *, ticket: str) -> str:
+        return order
+
+    async with locks.lock("order:42"):
+        with pytest.raises(Busy):
+            await ship("42", ticket=ticket)
+    assert await ship("42", ticket=ticket) == "42"
+
+
+async def test_a_worker_that_is_cancelled_keeps_it(locks: LockManager, others: LockManager, place: Place) -> None:
+    """A worker that stops has its jobs delivered again. Broken by an end for each `BaseException`."""
+    ticket = await reservation(locks)
+    work = Work(others)
+    work.errors = [asyncio.CancelledError()]
+    with pytest.raises(asyncio.CancelledError):
+        await work.job("42", ticket=ticket)
+    assert not place.gone(NAME)
+    assert await work.job("42", ticket=ticket) == "shipped 42"
+
+
+async def test_a_delivery_after_the_end_is_not_run(locks: LockManager, others: LockManager) -> None:
+    """Also if another reservation of the name is in force, which stays. Kept by `Reservation.extend`."""
+    ticket = await reservation(locks)
+    work = Work(others)
+    await work.job("42", ticket=ticket)
+    with pytest.raises(NotOwned, match="no longer valid: the lock is free"):
+        await work.job("42", ticket=ticket)
+    second = await reservation(locks)
+    with pytest.raises(NotOwned, match="no longer valid: another owner"):
+        await work.job("42", ticket=ticket)
+    assert work.ran == 1
+    assert not await unreserve(locks, ticket)
+    assert await work.job("42", ticket=second) == "shipped 42"
+
+
+async def test_a_job_that_was_revoked_is_not_run(locks: LockManager, others: LockManager, place: Place) -> None:
+    ticket = await reservation(locks)
+    assert await unreserve(locks, ticket)
+    assert place.gone(NAME)
+    work = Work(others)
+    with pytest.raises(NotOwned):
+        await work.job("42", ticket=ticket)
+    assert not work.ran
+    assert not await unreserve(locks, ticket)
+
+
+async def test_a_job_that_comes_too_late(locks: LockManager, others: LockManager, place: Place) -> None:
+    """It runs, if nobody has reserved or locked the name since: its reservation goes on. Otherwise it does not."""
+    work = Work(others)
+    ticket = await reservation(locks)
+    let_expire(place.side, NAME)
+    assert await work.job("42", ticket=ticket) == "shipped 42"
+    ticket = await reservation(locks)
+    let_expire(place.side, NAME)
+    second = await reservation(others)
+    with pytest.raises(NotOwned):
+        await work.job("42", ticket=ticket)
+    assert work.ran == 1
+    assert await unreserve(locks, second)
+
+
+async def test_each_attempt_has_the_whole_time(locks: LockManager, others: LockManager, place: Place) -> None:
+    """Kept by `Reservation.extend`; and nothing renews it besides: its owner has no hold."""
+    ticket = await reservation(locks, within=20.0)
+    assert TTL_MS < place.state(NAME).pttl <= 20_000
+    assert not locks.leases()
+    seen: list[int] = []
+
+    @reserved(others, within=60.0)
+    async def ship(*, ticket: str) -> None:
+        seen.append(place.state(NAME).pttl)
+
+    await ship(ticket=ticket)
+    assert 20_000 < seen[0] <= 60_000
+
+
+async def test_a_reservation_that_ends_before_its_job(
+    locks: LockManager, others: LockManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job's result counts. Kept by `end_with_job`."""
+    ticket = await reservation(locks)
+
+    @reserved(others, within=60.0)
+    async def ship(*, ticket: str) -> str:
+        assert await unreserve(others, ticket)
+        return "shipped"
+
+    assert await ship(ticket=ticket) == "shipped"
+    assert [record.message for record in caplog.records if record.name == "aiolock.reserved"] == [
+        f"the reservation of '{NAME}' had ended before its job did: if nobody revoked it, raise within="
+    ]
+
+
+async def test_it_passes_to_who_waits_for_the_name(locks: LockManager, others: LockManager) -> None:
+    """The name is a lock's: what waits for it enters at the end, without `abandoned`."""
+    ticket = await reservation(locks)
+    waiter = asyncio.ensure_future(others.lock(NAME).acquire())
+    await until(lambda: others.waiting())
+    await Work(locks).job("42", ticket=ticket)
+    async with asyncio.timeout(10.0):
+        lease = await waiter
+    assert not lease.abandoned
+    renew_now(lease)
+    await lease.release()
+
+
+# What needs no place.
+
+
+async def test_a_server_that_is_away() -> None:
+    """Before the job it is not run; after it, its result counts, and a WARNING says what is left."""
+    backend = MemoryBackend()
+    async with LockManager(backend, request_timeout=0.2) as locks:
+        ticket = await reservation(locks)
+        work = Work(locks)
+        with backend.outage(), pytest.raises(Unavailable):
+            await work.job("42", ticket=ticket)
+        assert not work.ran
+
+        @reserved(locks, within=60.0)
+        async def ship(*, ticket: str) -> str:
+            stack.enter_context(backend.outage())
+            return "shipped"
+
+        with ExitStack() as stack:
+            assert await ship(ticket=ticket) == "shipped"
+        assert lock_keys(backend)
+        assert await unreserve(locks, ticket)
+
+
+async def test_what_cannot_be_reserved() -> None:
+    """Nothing is held then, and a lease that the task has stays. Kept by `check_ttl` in `reserve`, and its `except`."""
+    backend = MemoryBackend()
+    async with LockManager(backend) as locks, LockManager(MemoryBackend(backend)) as others:
+        async with others.lock(NAME):
+            with pytest.raises(ConfigurationError, match="ttl"):
+                await reserve(locks, NAME, within=0.0)
+        async with locks.lock(NAME):
+            with pytest.raises(ConfigurationError):
+                await reserve(locks, NAME, within=60.0)
+            assert await locks.lock(NAME).is_locked()
+
+
+def test_options_that_cannot_work() -> None:
+    locks: Any = LockManager("memory://reserved?processes=1")
+
+    async def ship(order: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"needs the argument 'ticket' for its ticket"):
+        reserved(locks, within=60.0)(ship)
+    with pytest.raises(ConfigurationError, match="retry must be"):
+        reserved(locks, within=60.0, retry=(Again, "again"))  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="needs a LockManager"):
+        reserved("redis://", within=60.0)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="ttl"):
+        reserved(locks, within=0.0)
+    with pytest.raises(TypeError, match="coroutine functions"):
+        reserved(locks, within=60.0, ticket="self")(print)  # type: ignore[arg-type]
+
+
+async def test_a_store_without_tickets() -> None:
+    """It refuses, with nothing held. Kept by `need_scripts` in `reserve`."""
+    locks = LockManager("etcd://localhost")
+    with pytest.raises(ConfigurationError, match="tickets"):
+        await reserve(locks, NAME, within=60.0)
