@@ -137,3 +137,10 @@ async def test_a_holder_that_vanished_gives_it_back(place: Place, here: Any, the
                 await lease.release()
         with pytest.raises(Exception, match="lost"):
             await gone.release()
+
+
+@pytest.mark.parametrize("place", ["queues"], indirect=True)
+async def test_a_store_with_queues_of_its_own_refuses(locks: LockManager) -> None:
+    """Kept by LockFactory.semaphore: need_scripts."""
+    with pytest.raises(ConfigurationError, match="slots of a semaphore are not offered"):
+        pool(locks)
