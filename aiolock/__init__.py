@@ -141,4 +141,4 @@ __all__ = [
     "fenced",
     "hold_in",
 ]
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"

@@ -153,7 +153,7 @@ class LockLost(AiolockError):
     def __init__(self, name: str, message: str, reason: LossReason) -> None:
         super().__init__(name, message)
         self.reason: LossReason = LossReason(reason)
-        # Its `args`: task queues make an error anew of these, perhaps from JSON.
+        # Its `args`: task queues make errors again from these, perhaps from JSON.
         BaseException.__init__(self, name, message, self.reason)
 
 
@@ -229,7 +229,7 @@ def explain_loss(reason: LossReason, blocked: float, failure: AiolockError | Non
 
     Args:
         reason: why.
-        blocked: seconds that the loop stood still, if that is the reason.
+        blocked: seconds that the loop was blocked, if that is the reason.
         failure: what kept the last renewals from being judged; None if there was no answer at all.
     """
     if reason is LossReason.UNREACHABLE and failure is not None:

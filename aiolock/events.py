@@ -1,4 +1,4 @@
-"""What happens to locks and connections, as an observer is told of it."""
+"""What happens to locks and connections, as reported to an observer."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Waiting(LockEvent):
 
 
 class Passed(LockEvent):
-    """A wait for a latch or a condition is over: the latch is open, or the task was notified; told in the task.
+    """A wait for a latch or a condition is over: the latch is open, or the task was notified; reported in the task.
 
     Attributes:
         waited: how long it waited.
@@ -91,7 +91,7 @@ class Passed(LockEvent):
 
 
 class Acquired(HoldEvent):
-    """A task got the lock; told in that task, before its block begins.
+    """A task got the lock; reported in that task, before its block begins.
 
     So does one that resumed a ticket, and one whose wait for a condition is over.
 
@@ -113,7 +113,7 @@ class Acquired(HoldEvent):
 
 
 class Refused(LockEvent):
-    """`try_acquire()` found another owner; told in the task.
+    """`try_acquire()` found another owner; reported in the task.
 
     Attributes:
         waited: how long the attempt took.
@@ -125,7 +125,7 @@ class Refused(LockEvent):
 
 
 class TimedOut(LockEvent):
-    """An acquire waited for as long as it was allowed to; told in the task.
+    """An acquire waited for as long as it was allowed to; reported in the task.
 
     Attributes:
         waited: how long it waited.
@@ -141,7 +141,7 @@ class TimedOut(LockEvent):
 
 
 class AcquireFailed(LockEvent):
-    """An acquire ended for another reason: an error, or its task was cancelled; told in the task.
+    """An acquire ended for another reason: an error, or its task was cancelled; reported in the task.
 
     Attributes:
         waited: how long it waited.
@@ -155,7 +155,7 @@ class AcquireFailed(LockEvent):
 
 
 class Ran(LockEvent):
-    """A call of `once().run()` was decided; told in its task.
+    """A call of `once().run()` was decided; reported in its task.
 
     Attributes:
         ran: whether this call ran the function. Otherwise its window had had its run, or another call runs it.
@@ -169,7 +169,7 @@ class Ran(LockEvent):
 class Granted(LockEvent):
     """A release elsewhere gave the lock to this process, which waited in the queue on the server.
 
-    Told when the message has come, and the process asks the server; the task that gets the lock tells `Acquired`.
+    Reported when the message has come, and the process asks the server; the task that gets the lock reports `Acquired`.
 
     Attributes:
         owner: who has it now.
@@ -214,7 +214,7 @@ class Released(HoldEvent):
 
 
 class Lost(HoldEvent):
-    """A lock was lost while it was held; told after its guarded block was cancelled.
+    """A lock was lost while it was held; reported after its guarded block was cancelled.
 
     If only the answer to the release says so, it comes after `Released`.
 
@@ -247,8 +247,8 @@ class Abandoned(HoldEvent):
 
 class Dropped(HoldEvent):
     """Nothing refers to a lease that was not released, or to the lock object through which it was acquired. Its task or
-    thread lives on, which may call `release()` of another object: the hold is still renewed. Told once for a hold, by a
-    renewal.
+    thread lives on, which may call `release()` of another object: the hold is still renewed. Reported once for a hold,
+    by a renewal.
 
     Attributes:
         held: how long its owner has held it.
@@ -297,8 +297,8 @@ class WokeLate(Event):
 class Observer(Protocol):
     """Anything that can be called with an event: a function, a bound method, an object with `__call__`.
 
-    It is called on the event loop, after what it is told of has been done, and must return at once: while it runs,
-    nothing else does. It may call aiolock; what happens through that is told once all observers know of this event.
+    It is called on the event loop, after the event has taken effect, and must return at once: while it runs,
+    nothing else does. It may call aiolock; what happens through that is reported once all observers know of this event.
     What it raises is logged once for each type of error, and changes nothing; `KeyboardInterrupt` and `SystemExit` end
     the event loop in its next turn, as if a callback of the loop had raised them.
 

@@ -19,7 +19,7 @@ class Log:
         name: the logger's name.
 
     Attributes:
-        shows: whether anything comes of a record of a level; ask anew each time, as levels change.
+        shows: whether anything comes of a record of a level; ask again each time, as levels change.
     """
 
     __slots__ = ("_logger", "shows")

@@ -71,7 +71,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         acquire_timeout: seconds an acquire may wait; None for no limit, as with `asyncio.Lock`.
         renew: False makes fixed leases, which end at their deadline.
         request_timeout: seconds one answer of the server may take.
-        keepalive: seconds of silence after which the server is asked for a sign of life, while nothing is held or
+        keepalive: seconds of silence after which the server is pinged, while nothing is held or
             waited for: that keeps a path through a proxy or NAT open. Otherwise it is asked after `request_timeout`.
         recheck: seconds after which a waiter asks at the latest, whatever it has heard. It matters for latches and for
             a quorum, which have no queue; a waiter in a queue asks every third of `liveness` anyway.
@@ -192,7 +192,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         db: int = 0,
         **options: Unpack[ManagerOptions],
     ) -> LockManager:
-        """Return a manager whose locks are kept by the master that Sentinels name, also after a failover.
+        """Return a manager whose locks are kept by the master that Sentinels name, even after a failover.
 
         `LockManager(sentinel.master_for(service))` does the same with that client's settings, TLS for example.
 

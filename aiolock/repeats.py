@@ -81,7 +81,7 @@ class Repeats:
         gathered.add(values)
 
     def on_due(self, now: float, late: float) -> None:
-        """Log what was gathered. A kind of which nothing more came begins anew."""
+        """Log what was gathered. A kind of which nothing more came starts again."""
         kinds, self._kinds = self._kinds, {}
         for (line, cause), gathered in kinds.items():
             gathered.tell(line)

@@ -16,7 +16,8 @@ copyright = author
 version = release = aiolock.__version__
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "entries", "pages", "complete"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["docstrings", "entries", "since", "pages", "complete"]  # of _ext
 exclude_patterns = ["examples"]
 
 # Markdown that GitHub shows, too: its anchors, its links between files, its mermaid diagrams.

@@ -40,19 +40,17 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
-        single: all keys are on one server at a time.
         requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
             nothing else.
-        turnstile: where processes line up that would race; None if they do not, or race all the same.
+        turnstile: where processes line up that would race; None if they do not, or race anyway.
     """
 
     queues: bool = True
     notice: float = 0.0
     messages: bool = True
     store: str = "Redis"
-    single: bool = True
     requests: Callable[[str, str, int, int], Any] | None = None
     turnstile: Turnstile | None = None
 
@@ -65,15 +63,17 @@ class Abilities(Record):
         if self.store != "Redis":
             raise ConfigurationError(name, f"{what} need a Redis server, and {name!r} is kept in {self.store}")
 
-    def need_single(self, what: str) -> None:
-        """Raise if the locks are not on one Redis server; `what` needs one, in the plural, such as "Redisson's locks".
+    def need_masters(self, what: str) -> None:
+        """Raise unless one Redis server at a time has what a name has; `what` needs that, in the plural, such as
+        "Redisson's locks".
 
         Raises:
-            ConfigurationError: they are elsewhere, or on several.
+            ConfigurationError: a quorum has it, or another store.
         """
-        if self.store != "Redis" or not (self.queues and self.single):
+        if self.store != "Redis" or not self.queues:
             raise ConfigurationError(
-                "", f"{what} need a manager of one Redis server, or of its Sentinels: no cluster, quorum or other store"
+                "",
+                f"{what} need a manager of one Redis server, of a cluster, or of Sentinels: no quorum or other store",
             )
 
     def need_queues(self, name: str, what: str) -> None:
@@ -141,13 +141,13 @@ class Backend(Protocol):
         """
 
     def slot(self, key: str) -> int:
-        """The slot of `key` in a cluster, the same for all processes and for good; 0 without a cluster. One request can
+        """The slot of `key` in a cluster, the same for all processes, always; 0 without a cluster. One request can
         have only keys of one slot.
         """
         return 0
 
     def away(self, key: str) -> AiolockError | None:
-        """Why the server that has `key` cannot be reached: in a cluster only one of them may be away."""
+        """Why the server that has `key` cannot be reached: in a cluster only one of them may be unreachable."""
         return self.unreachable
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:

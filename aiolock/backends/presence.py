@@ -15,7 +15,7 @@ class Presence(NamedTuple):
 
     Attributes:
         name: the manager's; empty if it has none.
-        keepalive: seconds of silence after which a server is asked for a sign of life, while nothing is held or waited
+        keepalive: seconds of silence after which a server is pinged, while nothing is held or waited
             for.
     """
 

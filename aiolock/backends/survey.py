@@ -78,7 +78,7 @@ class Reader(Asker):
 
         Raises:
             ConfigurationError: it is no master.
-            BackendError: also if it refuses one of them.
+            BackendError: even if it refuses one of them.
         """
         if self.link is None:
             (hello, *replies) = await self.ask([("HELLO",), ("TIME",), *commands])  # no user can be denied HELLO
@@ -100,7 +100,7 @@ class Reader(Asker):
             raise self._named(ConfigurationError("", REPLICA))
 
     def _concerns_a_key(self, reply: ErrorReply) -> bool:
-        """Other keys can be read all the same."""
+        """Other keys can be read anyway."""
         return code_of(reply) in ("WRONGTYPE", "DAMAGED") or (self._shares and code_of(reply) in ELSEWHERE)
 
     def _refused(self, command: Command, reply: ErrorReply) -> AiolockError:
@@ -161,7 +161,7 @@ class Survey:
     Args:
         source: a URL, nodes of a cluster, or Sentinels.
         timeout: seconds for each answer.
-        pushes: speak RESP3, as a manager does that is told of grants.
+        pushes: speak RESP3, as a manager does that is notified of grants.
 
     Attributes:
         masters: on a cluster several.

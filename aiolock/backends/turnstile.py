@@ -1,9 +1,9 @@
 """Where processes line up before they race for a name on several servers: a hint of order, on which no promise rests.
 
 Servers that decide by majority keep no queue. Processes that ask at the same time split the votes, and the one that
-leaves asks again before all others have heard of it. So while several want a name, each passes an ordinary lock first,
-on the first server that it reaches, and only who has that asks. If that server is away, or others use another one, they
-race.
+leaves asks again before all others have learned of it. So while several want a name, each passes an ordinary lock
+first, on the first server that it reaches, and only who has that asks. If that server is unreachable, or others use
+another one, they race.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Lane(Protocol):
         """Whether the server answers, for all that is known."""
 
     async def take(self, name: str) -> Pass | None:
-        """Wait for the turn; None if it is not to be had here any more.
+        """Wait for the turn; None if it is not available here any more.
 
         Raises:
-            AiolockError: it is not to be had here.
+            AiolockError: it is not available here.
         """
 
     def forget(self) -> None:
-        """Begin anew, perhaps on another loop."""
+        """Begin again, perhaps on another loop."""
 
     async def aclose(self) -> None:
         """End all that is left of it."""
@@ -87,7 +87,7 @@ class Turnstile:
         return turn
 
     def forget(self) -> None:
-        """Begin anew, perhaps on another loop: that of the lines may be gone, with all that ran there."""
+        """Begin again, perhaps on another loop: that of the lines may be gone, with all that ran there."""
         self._wanted.clear()
         self._lines = set()
         for lane in self._lanes:

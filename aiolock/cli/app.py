@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from .. import __version__
 from .connection import with_options
 from .doctor import doctor
 from .exits import errors_as_exits
@@ -25,7 +26,7 @@ class App(click.Group):
 
 
 @click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="aiolock-redis", prog_name="aiolock")
+@click.version_option(__version__, prog_name="aiolock")
 @with_options
 def app(**_: object) -> None:
     """Distributed locks on Redis: run commands under them, look at them, end them.

@@ -57,7 +57,7 @@ def of_signal(number: int) -> int:
 
 
 def say(text: str) -> None:
-    """Tell the user something beside the output."""
+    """Tell the user something besides the output."""
     click.echo(f"aiolock: {plain(text)}", err=True)
 
 

@@ -38,7 +38,7 @@ AT_ONCE = 100
 @connected
 @click.argument("name")
 def force_release(connection: Connection, name: str, yes: bool, kind: str, as_json: bool) -> None:
-    r"""End every hold on NAME, whoever has it. The holder is told at once, and its block is cancelled.
+    r"""End every hold on NAME, whoever has it. The holder is notified at once, and its block is cancelled.
 
     Until it has ended, two may be inside; a resource that checks fences refuses the old one. It shows who holds NAME,
     and asks. Without a terminal it needs --yes.
@@ -46,7 +46,7 @@ def force_release(connection: Connection, name: str, yes: bool, kind: str, as_js
     NAME with *, ? or [ is a pattern, as for `ls`: aiolock force-release 'job:*'. It lists what matches, and asks once.
     A \ before such a character takes it as it is.
 
-    Exit code 1 if nobody held it, or if you say no; 69 also if a pattern may match more, on a server that cannot be
+    Exit code 1 if nobody held it, or if you say no; 69 even if a pattern may match more, on a server that cannot be
     read.
     """
     if GLOB.isdisjoint(name):
@@ -117,7 +117,7 @@ def _confirm(shown: str, question: str) -> None:
         SystemExit: the answer is no, or there is nobody to ask.
     """
     if not _someone_is_there():
-        leave(ExitCode.USAGE, "there is no terminal to ask at: add --yes")
+        leave(ExitCode.USAGE, "there is no terminal to ask on: add --yes")
     click.echo(shown, err=True)
     if not click.confirm(question, err=True):
         leave(ExitCode.NO)

@@ -147,7 +147,7 @@ class Watched:
         return views
 
     async def _search(self, master: Reader) -> bool:
-        """Take a step of the scan; return whether there is another one before it begins anew."""
+        """Take a step of the scan; return whether there is another one before it starts again."""
         scan = self._scans.setdefault(master, self._names.names(master, self._pattern))
         found = await anext(scan, None)
         if found is None:

@@ -17,7 +17,7 @@ from .job_control import Keeper, Signals, Terminal
 KILL_SHARE = 0.2
 """The part of the margin that is left when the command is killed: for the kernel, and for a busy machine."""
 _LOOK = 0.02
-"""Seconds between two looks whether the rest of a group has ended: nothing tells us of processes that are not ours."""
+"""Seconds between two checks whether the rest of a group has ended: nothing tells us of processes that are not ours."""
 _LOOK_LATER = 1.0
 """The same, once it is known that we may not end them."""
 

@@ -75,7 +75,7 @@ class Runner(click.Command):
     "--ttl", type=Duration(), default="30s", show_default=True, help="How long a dead holder keeps others out."
 )
 @click.option(
-    "--margin", type=Duration(), help="How long before the expiry the command is told to stop.  [default: ttl/10]"
+    "--margin", type=Duration(), help="How long before the expiry the command gets its first signal.  [default: ttl/10]"
 )
 @click.option("--timeout", type=Duration(), help="How long to wait for the lock.  [default: without limit]")
 @click.option(
@@ -103,15 +103,21 @@ class Runner(click.Command):
     show_default=True,
     help="Exit code if the lock is not free in time.",
 )
-@click.option("-s", "--shared", is_flag=True, help="Together with others that run with --shared.")
-@click.option("-x", "--exclusive", is_flag=True, help="Alone, where others run with --shared.")
-@click.option("--permits", type=click.IntRange(1), metavar="N", help="Together with N - 1 others.")
-@click.option("-c", "--command", "line", metavar="COMMAND", help="Give this line to sh.")
+@click.option("-s", "--shared", is_flag=True, help="Run together with others that use --shared.")
+@click.option("-x", "--exclusive", is_flag=True, help="Run alone, without others that use --shared.")
+@click.option("--permits", type=click.IntRange(1), metavar="N", help="Run together with up to N - 1 others.")
+@click.option("--at-least", type=Duration(), help="Keep others out for at least this long, even if it ends early.")
+@click.option("-c", "--command", "line", metavar="COMMAND", help="Run this line with sh.")
 @click.option(
-    "--signal", "ending", type=SignalName(), default="TERM", show_default=True, help="What a loss sends first."
+    "--signal",
+    "ending",
+    type=SignalName(),
+    default="TERM",
+    show_default=True,
+    help="The first signal if the lock is lost.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say that it waits, or why the command was not run.")
-@click.option("-v", "--verbose", is_flag=True, help="Say for whom it waits, at once, and again each minute.")
+@click.option("-v", "--verbose", is_flag=True, help="Say who has the lock, at once and then every minute.")
 @connected
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -129,6 +135,7 @@ def run(
     shared: bool,
     exclusive: bool,
     permits: int | None,
+    at_least: float | None,
     line: str | None,
     ending: int,
     quiet: bool,
@@ -152,6 +159,8 @@ def run(
         leave(ExitCode.USAGE, "write the program and its arguments after NAME, or -c and one line for sh")
     if shared + exclusive + (permits is not None) + (window is not None) > 1:
         leave(ExitCode.USAGE, "--shared, --exclusive, --permits and --once exclude each other: write one of them")
+    if at_least is not None and window is not None:
+        leave(ExitCode.USAGE, "--once has its window: leave out --at-least")
     wanted = Wanted(
         name,
         command if line is None else ("sh", "-c", line),
@@ -163,6 +172,7 @@ def run(
         "read" if shared else "write" if exclusive else "lock" if permits is None else "permits",
         permits or 1,
         ending,
+        at_least,
     )
     manager = connection.manager(ttl=ttl, margin=margin)
     try:
@@ -193,6 +203,7 @@ class Wanted:
         takes: "lock"; "read" or "write" of a read-write lock; "permits" of a semaphore.
         permits: how many that has.
         ending: the signal that asks it to end after a loss.
+        at_least: seconds for which others are kept out.
     """
 
     name: str
@@ -205,6 +216,7 @@ class Wanted:
     takes: str = "lock"
     permits: int = 1
     ending: int = signal.SIGTERM
+    at_least: float | None = None
 
 
 class Busy(Exception):
@@ -261,7 +273,7 @@ async def _under(manager: LockManager, wanted: Wanted, work: Callable[[Lease], A
         Busy: another one has it.
     """
     # The job ends its command itself when it is lost: in its own order, and in time.
-    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted))
+    options = LockOptions(cancel_on_loss=False, metadata=_program(wanted), hold_at_least=wanted.at_least)
     lock: Lock | RWLockSide | Semaphore
     looked: Lock | RWLock | Semaphore
     if wanted.takes == "permits":

@@ -39,7 +39,7 @@ SORTS: dict[str, Callable[[Row], object]] = {
 }
 """How rows can be sorted."""
 PRIORITY = ("WAITING", "HOLDER", "STATE", "OLDEST", "FOR", "PER S", "TTL")
-"""Which columns a narrow terminal shows beside the name: the first."""
+"""Which columns a narrow terminal shows next to the name: the first."""
 COLUMNS = ("NAME", "STATE", "HOLDER", "FOR", "TTL", "WAITING", "OLDEST", "PER S")
 
 

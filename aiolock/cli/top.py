@@ -25,7 +25,7 @@ AGAIN = 0.2
 
 @click.command(short_help="Watch locks live.")
 @click.option("--interval", type=Duration(), default="1s", show_default=True, help="Between two looks.")
-@click.option("--once", is_flag=True, help="Print one picture, of one interval, and leave.")
+@click.option("--once", is_flag=True, help="Print once, after one interval, and exit.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
@@ -74,7 +74,7 @@ async def _live(connection: Connection, pattern: str, interval: float) -> int:
     with screen.shown():
         watching = asyncio.ensure_future(_watch(connection, pattern, interval, screen))
         leaving = asyncio.ensure_future(screen.left.wait())
-        try:  # a key works at once, also while a server does not answer
+        try:  # a key works at once, even while a server does not answer
             await asyncio.wait((watching, leaving), return_when=asyncio.FIRST_COMPLETED)
             if watching.done():
                 watching.result()

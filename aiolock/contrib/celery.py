@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar
 from datetime import timedelta
 from functools import wraps
 from typing import Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -12,6 +11,7 @@ from typing import Literal, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, over
 from ..errors import ConfigurationError
 from ..log import Log
 from ..primitives.options import DEFAULT, Default
+from ..recipes.current import Current
 from ..recipes.key import namer
 from ..recipes.not_run import NotRun, Unavailable, before_it_runs
 from ..recipes.taking import check_busy, take
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 logger: Log = Log("aiolock.celery")
 
-_current: ContextVar[Lease | None] = ContextVar("aiolock.celery", default=None)
+_current = Current[Lease]("aiolock.celery")
 _mutex = threading.Lock()
 _opened: list[LockManager] = []
 
@@ -169,12 +169,8 @@ def exclusive(
             if lease is None:
                 logger.debug("%r is busy: skipped", name, extra={"lock_name": name})
                 return None
-            with lease:
-                token = _current.set(lease)
-                try:
-                    return fn(*args, **kwargs)
-                finally:
-                    _current.reset(token)
+            with lease, _current.running_under(lease):
+                return fn(*args, **kwargs)
 
         return call
 

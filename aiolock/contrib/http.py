@@ -1,4 +1,4 @@
-"""What the client of a web service is told of an error: the same in all frameworks."""
+"""What the client of a web service is told about an error: the same in all frameworks."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def _refused(gate: Gate, calls: Calls, refusal: Refusal, began: float | None = N
 
 
 def _nesting(gate: Gate, task: asyncio.Task[object] | None) -> Hold | None:
-    """Return what `task` nests in. A plain hold whose loss was reported ends here: its task wants to start anew."""
+    """Return what `task` nests in. A plain hold whose loss was reported ends here: its task wants to start again."""
     leases = gate.of_task(task) if gate.contention.reentrant else ()
     while leases:
         hold = leases[-1]._hold

@@ -21,7 +21,7 @@ class Contention(Record):
         exclusive: one at a time, so no task asks for what another task of this process holds.
         reentrant: a task that holds the name nests in its hold.
         overlapping: it takes several names, which can also be taken one by one.
-        divisible: a lease can be given back in parts.
+        divisible: a lease can be released in parts.
         watches: an end by force is only announced on its channel: holds that last listen there.
         entry: the class of what waits for it, a `QueueEntry`; None for the usual one.
     """
@@ -78,6 +78,10 @@ class Calls(Protocol):
         """Whether the refresh of a process's first entry keeps all its entries; otherwise each is refreshed."""
 
     @property
+    def keeps(self) -> bool:
+        """Whether a release can leave the name taken for a while: then they are `KeepingCalls`."""
+
+    @property
     def renew_many(self) -> Batch:
         """Combines many renewals into one request."""
 
@@ -107,7 +111,7 @@ class Calls(Protocol):
         """Extend what the owner holds; 0 only reads it."""
 
     def departure(self, manager: str) -> Call[bool] | None:
-        """Forget that a manager lives, if that is kept beside its waiters."""
+        """Forget that a manager lives, if that is kept next to its waiters."""
 
 
 class WeighedCalls(Calls, Protocol):
@@ -115,6 +119,15 @@ class WeighedCalls(Calls, Protocol):
 
     def weighing(self, weight: int) -> Calls:
         """Return the same requests, for acquisitions of another weight."""
+
+
+class KeepingCalls(Calls, Protocol):
+    """Requests about a name that can stay taken when its holder has ended."""
+
+    def release(
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+    ) -> Call[ReleaseOutcome]:
+        """If nothing is left, `cut_ms` of its time end with it, and the name stays taken for the rest; -1 for all."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:

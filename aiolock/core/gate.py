@@ -164,7 +164,7 @@ class Gate(LocalQueue):
         self.settle_down()
 
     def rejoin(self, waiter: Waiter) -> None:
-        """What it was granted was lost before its task ran: undo it, and ask anew, before all others."""
+        """What it was granted was lost before its task ran: undo it, and ask again, before all others."""
         hold, shares = waiter.hold, waiter.queues and not waiter.calls.ordered
         assert hold is not None
         if hold.reason is not LossReason.REVOKED:
@@ -225,7 +225,7 @@ class Gate(LocalQueue):
         self.holds += 1
         if asked.revoked:
             hold.lose(LossReason.REVOKED)
-        if not waiter.outcome.done():  # otherwise it gives up, and gives back what it has
+        if not waiter.outcome.done():  # otherwise it gives up, and returns what it has
             waiter.outcome.set_result(grant)
 
     def of_task(self, task: asyncio.Task[object] | None) -> tuple[Level, ...]:
@@ -256,7 +256,7 @@ class Gate(LocalQueue):
         hold.ended, hold.depth = True, 0
         try:  # first the request: others wait for that
             passing = (self.waiters or self.entries) and ending == "clean" and hold.reason is None
-            if passing and hand_on(self, hold, release):
+            if passing and hold.kept_until <= runtime.clock.now() and hand_on(self, hold, release):
                 release.handed_on = True
             else:
                 release.write()
@@ -281,6 +281,7 @@ class Gate(LocalQueue):
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
             lease._calls = cast(WeighedCalls, lease._calls).weighing(weight)
+            hold.slots = hold.slots[:weight]
             _write_rest(hold, release)
         return release
 
@@ -302,13 +303,13 @@ class Gate(LocalQueue):
 
     def lost(self, hold: Hold) -> None:
         """A hold is lost, and not yet ended: waiters of this process ask the server from now on."""
-        if hold.entered:  # otherwise its task is about to ask anew, before them
+        if hold.entered:  # otherwise its task is about to ask again, before them
             self.taken -= 1
             self.settle_down()
             tell_lost(self.runtime, hold)
 
     def extended(self, hold: Hold, deadline: float, pttl: int, sent_at: float) -> None:
-        """A hold was renewed: here is the time to look whether it is still in use."""
+        """A hold was renewed: here is the time to check whether it is still in use."""
         tell_renewed(self.runtime, hold, deadline, pttl, sent_at)
         if self.race is not None:
             self.race.held()  # perhaps the subscription was refused

@@ -68,7 +68,7 @@ class ManagerChannel:
 
         `revoked <owner> <fence>`; `granted <owner> <fence> <abandoned> <key>`, or for a name with a capacity
         `admitted <owner> <serial> <fence> <ms from its last heartbeat> <abandoned> <capacity> <key>`: the owner must
-        ask; `refresh <owner>`: one request could not let in all waiters, so this one must ask at once; `wanted
+        ask; `refresh <owner>`: one request could not admit all waiters, so this one must ask at once; `wanted
         <owner>`: another asks the holder to finish.
         """
         runtime = self._runtime

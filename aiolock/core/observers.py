@@ -20,7 +20,7 @@ logger: Log = Log("aiolock.manager")
 
 
 class Observers:
-    """A manager's observers. Nothing that one of them does stops what it is told of.
+    """A manager's observers. Nothing that one of them does stops what it reports.
 
     Args:
         observer: the user's: one, several, or None.
@@ -28,7 +28,7 @@ class Observers:
 
     Attributes:
         listening: whether there are others than the log.
-        quiet: nobody is told, and nothing logged: what the locks are for is told of by those who use them.
+        quiet: nobody is told, and nothing logged: those who use the locks report what they are for.
         repeats: logs what an outage may repeat for each lock.
 
     Raises:

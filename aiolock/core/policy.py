@@ -31,6 +31,7 @@ class Policy:
         renew: False for a fixed lease, which ends at its deadline.
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
+        hold_at_least: the name stays taken for so long from its grant, however early it is released.
         metadata: what `info()` and `AcquireTimeout` say of the holder, besides its host and pid.
         stays: why it may neither move nor be given up for a while; empty if it may.
         ttl_ms: the ttl as the wire has it.
@@ -46,6 +47,7 @@ class Policy:
     cancel_on_loss: bool
     metadata: str | None
     stays: str = ""
+    hold_at_least: float = 0.0
     ttl_ms: int = field(init=False)
     early: float = field(init=False)
 
@@ -115,13 +117,26 @@ def check_least(option: str, value: object, least: int) -> int:
 
 
 def check_part(name: str, n: object, has: int) -> int:
-    """Return `n` if a lease of so many permits can give it back."""
+    """Return `n` if a lease of so many permits can give it back; of 0 it has no parts."""
+    if not has:
+        raise ConfigurationError(name, f"only a semaphore's lease has parts: release lock {name!r} without a number")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
         raise ConfigurationError(
             name,
             f"this lease of semaphore {name!r} has {has} permit{'s' * (has > 1)}: release 1 to {has}, not {n!r}",
         )
     return n
+
+
+def first_slot(name: str, slots: tuple[int, ...]) -> int:
+    """Return the first of a lease's slots.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    if not slots:
+        raise ConfigurationError(name, f"this lease of {name!r} has no slot: that needs semaphore(…, slots=True)")
+    return slots[0]
 
 
 def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:
@@ -157,6 +172,20 @@ class ShortTtl:
                 max(1.5 * (self._notice + policy.margin), self._notice / (2 / 3 - 1 / 10)),  # the margin grows with it
             )
             self._notice = 0.0
+
+
+def check_hold_at_least(name: str, value: object, ttl: float) -> float:
+    """Return the seconds for which the name stays taken: none by default, and the ttl at most."""
+    if value is None:
+        return 0.0
+    seconds = check_duration(name, "hold_at_least", value)
+    if seconds > ttl:
+        raise ConfigurationError(
+            name,
+            f"{_of(name, 'hold_at_least')} is {format_seconds(seconds)} s, but may be the ttl of {format_seconds(ttl)} "
+            "s at most, so that it also holds if the process dies: raise the ttl",
+        )
+    return seconds
 
 
 def check_margin(name: str, value: object, ttl: float) -> float:

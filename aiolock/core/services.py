@@ -91,7 +91,7 @@ class Services:
         """Create what a subclass keeps for as long as the manager lives."""
 
     def _renew(self) -> None:
-        """Create what each entry of the manager has anew."""
+        """Create again what each entry of the manager has."""
         self.scheduler: Scheduler = Scheduler(self.clock, Renewals(self.backend, self.observers).write, self.observers)
         self.observers.repeats.end()
         self.observers.repeats = Repeats(self._gather)

@@ -44,6 +44,12 @@ class Primitive(AsyncOnly, Renamed):
     contention: ClassVar[Contention]
 
     def __init__(self, runtime: Runtime, calls: Calls, policy: Policy) -> None:
+        if policy.hold_at_least and not calls.keeps:
+            raise ConfigurationError(
+                calls.name,
+                f"hold_at_least= of {calls.name!r} cannot be: give it to a lock, a fair lock, a read-write lock or a "
+                "semaphore, not on etcd or ZooKeeper, and not to one of Redisson's",
+            )
         self._runtime = runtime
         self._calls: Calls = calls
         self._policy = policy
@@ -173,10 +179,10 @@ class Primitive(AsyncOnly, Renamed):
         return Attempt(self.name, acquire, refusals)
 
     def _obtained(self, lease: Lease) -> None:
-        """Called with each new lease that can be given back in parts."""
+        """Called with each new lease that can be released in parts."""
 
     def _innermost(self, part: int | None = None) -> Lease:
-        """Return the lease that `release()` in the running task means; if only a part is given back, the lease keeps
+        """Return the lease that `release()` in the running task means; if only a part is released, the lease keeps
         the rest.
         """
         lease = self._find(self._side)

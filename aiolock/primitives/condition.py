@@ -112,7 +112,7 @@ class Condition(AsyncOnly):
             WaitTimeout: no notification came in time. The lock is held again.
             NotOwned: this task does not hold the lock.
             ConfigurationError: this task, or another with the same owner, holds it more than once; or this is a nested
-                block, even if the lease around it was released by hand; or it is the lock of a run of `once()`.
+                block, even if the lease around it was released manually; or it is the lock of a run of `once()`.
             LockLost: the lock was lost before it could be released. If the answer to the release says so, the lock is
                 held again by then.
             BackendError: Redis is unreachable or refuses. If it came after the lock was released, and the lock could

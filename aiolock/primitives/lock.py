@@ -115,10 +115,10 @@ class Lock(Looking, Reentrant, Vacancy):
         return await request_release(self._runtime, self._calls, seconds, force)
 
     async def force_release(self) -> bool:
-        """End it, whoever holds it; the holder is told at once and its guarded block cancelled. The next waiter gets
-        in.
+        """End it, whoever holds it; the holder is notified at once and its guarded block cancelled. The next waiter
+        gets in.
 
-        This is the one way in which two blocks can overlap: until the holder has heard of it. If the resource checks
+        This is the one way in which two blocks can overlap: until the holder has learned of it. If the resource checks
         fences, it refuses the holder from now on.
 
         Returns:

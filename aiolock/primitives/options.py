@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final, TypedDict
 
-from ..core.policy import Policy, check_duration, check_flag, check_margin, check_metadata, check_timeout, check_ttl
+from ..core.policy import (
+    Policy,
+    check_duration,
+    check_flag,
+    check_hold_at_least,
+    check_margin,
+    check_metadata,
+    check_timeout,
+    check_ttl,
+)
 from ..usage import unknown_keyword
 
 
@@ -51,6 +60,7 @@ LOCK = "locks.lock('a', ttl=30), or locks.lock('a', acquire_timeout=5)"
 SEMAPHORE = "locks.semaphore('a', 5), where 5 may hold it at once"
 LATCH_TTL = 24 * 3600.0
 """Seconds an unused latch is kept: longer than any pause between two reports, because a forgotten one never opens."""
+KEPT = "its hold_at_least= counts from its grant"
 LATCH = "locks.latch('a', 3), which 3 counts open"
 
 
@@ -62,6 +72,8 @@ class LockOptions(TypedDict, total=False):
         acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
+        hold_at_least: seconds from its grant for which nobody else gets in, however early it is released; at most the
+            ttl. Nobody has to live on for that. It cannot be detached then, or released in a condition's wait.
         cancel_on_loss: False lets the guarded body run on after a loss. Look at `lease.lost` and `lease.reason`, or
             await `lease.wait_lost()`; the block still ends with `LockLost`.
         metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
@@ -71,6 +83,7 @@ class LockOptions(TypedDict, total=False):
     acquire_timeout: float | timedelta | Default | None
     renew: bool | None
     max_hold: float | timedelta | None
+    hold_at_least: float | timedelta | None
     cancel_on_loss: bool
     metadata: str | None
 
@@ -94,6 +107,7 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
     ttl, renew, max_hold = options.get("ttl"), options.get("renew"), options.get("max_hold")
     limit = options.get("acquire_timeout", DEFAULT)
     lasting = default.ttl if ttl is None else check_ttl(name, ttl)
+    least = check_hold_at_least(name, options.get("hold_at_least"), lasting)
     return Policy(
         ttl=lasting,
         margin=check_margin(name, margin, lasting),
@@ -104,4 +118,6 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
         max_hold=None if max_hold is None else check_duration(name, "max_hold", max_hold, least=0.001),
         cancel_on_loss=check_flag(name, "cancel_on_loss", options.get("cancel_on_loss", True)),
         metadata=check_metadata(name, options.get("metadata")),
+        stays=KEPT if least else "",
+        hold_at_least=least,
     )

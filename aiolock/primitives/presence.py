@@ -22,7 +22,7 @@ class LeaseInfo(Record):
         permits: how many of a semaphore's; 1 of anything else.
         metadata: of its lock.
         fence: its fencing token; 0 if it has none.
-        held_for: seconds since its owner was let in.
+        held_for: seconds since its owner was admitted.
         remaining: seconds still guaranteed; 0.0 once it is lost.
         lost: whether it is lost, and not released yet.
     """

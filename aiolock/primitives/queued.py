@@ -15,9 +15,9 @@ class Queueing(Primitive):
     _calls: QueueCalls
 
     async def force_release(self) -> bool:
-        """End all holds, whoever has them; the holders are told at once and their guarded blocks cancelled.
+        """End all holds, whoever has them; the holders are notified at once and their guarded blocks cancelled.
 
-        This is the one way in which blocks can overlap that must not: until the holders have heard of it. If the
+        This is the one way in which blocks can overlap that must not: until the holders have learned of it. If the
         resource checks fences, it refuses them from now on.
 
         Returns:

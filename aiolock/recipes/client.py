@@ -13,7 +13,7 @@ from ..primitives.lock import Lock
 from .not_run import Gone
 
 NOTICED = 0.1
-"""Seconds of waiting, from which on it is worthwhile to look whether the client still waits, too."""
+"""Seconds of waiting, from which on it is worthwhile to check whether the client still waits, too."""
 TURNS = 10
 """Turns of the loop in which a server that cancels its requests has told the lifespan to end."""
 
@@ -70,7 +70,7 @@ class Service:
             return
         if await self._client.gone():
             name = self._lock.name
-            raise Gone(name, f"lock {name!r} was released at once: the client of this request has gone")
+            raise Gone(name, f"lock {name!r} was released at once: the client of this request has left")
 
     async def __aenter__(self) -> Service:
         return self

@@ -35,7 +35,7 @@ def leader(lock: Lock, *, backoff: float | timedelta = 1.0, max_backoff: float |
             soon another process leads after the leader was killed or frozen. Its `acquire_timeout` does not matter.
         backoff: seconds before this process contends again after its function failed; doubled with each failure in a
             row. A random half of it is left out, so that processes do not come in step.
-        max_backoff: the longest such pause, in seconds. A term that lasted as long begins the row anew.
+        max_backoff: the longest such pause, in seconds. A term that lasted as long begins the row again.
 
     Returns:
         The election: `run()` it, run it next to your service with `running()`, or enter it for a single term.
@@ -320,7 +320,7 @@ class Election:
             )
         except BackendError as refusal:
             logger.warning("leadership of %r lasts until its ttl: %s", self.name, refusal)
-        except BaseExceptionGroup as errors:  # of a task group, beside its cancellation, or with it (anyio 4.6)
+        except BaseExceptionGroup as errors:  # of a task group, together with its cancellation, or with it (anyio 4.6)
             others = errors.split(asyncio.CancelledError)[1]
             if not isinstance(others, ExceptionGroup | None):
                 raise

@@ -116,7 +116,7 @@ def exclusive(
       without its own `__str__`, or a set: another process would have another key.
 
     Cancellation: as for `async with lock`: nothing is held once the undo, which is written at once, has arrived. A call
-    that others joined is cancelled, too: one of those begins anew, as after the death of its process. Cost: what the
+    that others joined is cancelled, too: one of those starts again, as after the death of its process. Cost: what the
     lock costs, two round trips if it is free. Of the calls of one process that join, one asks: after 10 ms, then less
     often, up to every 0.5 s.
 
@@ -216,7 +216,7 @@ def limit_of(lock: Lock, timeout: float | timedelta | Default | None) -> float |
 
 
 def _away(error: Unavailable, lock: Lock, busy: str, timeout: float | timedelta | Default | None) -> bool:
-    """Whether Redis is known to be away or to refuse, or was silent for a whole `request_timeout`.
+    """Whether Redis is known to be unreachable or to refuse, or was silent for a whole `request_timeout`.
 
     If only a shorter timeout is over, another may have the lock.
     """

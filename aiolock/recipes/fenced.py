@@ -50,7 +50,7 @@ def fenced(lease: Lease, connection: C) -> AbstractAsyncContextManager[C]:
 
         Whatever else your library raises goes on. If COMMIT gets no answer, it may have happened, as always.
 
-    Cancellation: the transaction is rolled back, also after a loss: see `lease.shielded()`. Cost: a transaction of one
+    Cancellation: the transaction is rolled back, even after a loss: see `lease.shielded()`. Cost: a transaction of one
     statement before your block, and a savepoint and one statement in its transaction; eight round trips more in
     PostgreSQL, none on the server of the lock.
 

@@ -43,7 +43,7 @@ class RedisClient(Protocol):
 def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
     """Return writes that Redis itself refuses once the lease no longer holds.
 
-    Each write is a script that first looks whether the lock still has this lease's owner and fence, and that its time
+    Each write is a script that first checks whether the lock still has this lease's owner and fence, and that its time
     is not over. So not even a process that was frozen between its last check and the write can overwrite what a later
     holder wrote.
 

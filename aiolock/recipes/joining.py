@@ -13,7 +13,7 @@ from ..scripts.outcome import OutcomeCalls, Seen
 from .not_run import Busy, before_it_runs
 
 KEEP_MS = 60_000
-"""How long an outcome is kept: longer than any joiner sleeps, also on a machine that stands still for a while."""
+"""How long an outcome is kept: longer than any joiner sleeps, also on a machine that is frozen for a while."""
 LARGEST = 256 * 1024
 """Characters of JSON that an outcome may have."""
 FIRST, LONGEST = 0.01, 0.5
@@ -50,7 +50,7 @@ class Joining:
 
     def tell(self, fence: int, result: object = None, error: BaseException | None = None) -> None:
         """Let others know how a call ended, before its lock is released. Nobody waits for that: if it never arrives,
-        they begin anew.
+        they start again.
         """
         text = _error(error) if error is not None else _result(result)
         self._runtime.backend.post(self._calls.keep(fence, text, KEEP_MS))

@@ -55,7 +55,7 @@ async def share(lock: Lock, timeout: float | None, run: Callable[[Lease, Tell], 
     finally:
         del calls[name]
         if not running.done():
-            running.set_result(None)  # it was not run, or not to its end: the others begin anew
+            running.set_result(None)  # it was not run, or not to its end: the others start again
 
 
 async def _lead(

@@ -52,7 +52,7 @@ class Tenure(Generic[T]):
         Raises:
             LockLost: the term was lost.
             BackendError: the server refuses the release.
-            BaseExceptionGroup: errors of a task group of the function's, beside its cancellation.
+            BaseExceptionGroup: errors of a task group of the function's, together with its cancellation.
             TypeError: the function takes no term, or returns nothing that can be awaited.
         """
         term = self._term

@@ -12,7 +12,7 @@ class RFencedLock(RLock):
     """`RedissonClient.getFencedLock(name)`: the lock of its name, with leases that have a fence. Comes from
     `Redisson.fenced_lock()`.
 
-    The fence is Redisson's token, a counter that this name keeps for good. A nested acquisition of yours keeps the
+    The fence is Redisson's token, a counter that this name keeps permanently. A nested acquisition of yours keeps the
     fence of its hold, where one in Java gets a token of its own.
 
     Args:

@@ -32,8 +32,8 @@ class RLockInfo(Record):
 class RLock(Reentrant):
     """`RedissonClient.getLock(name)`, which is also `getSpinLock(name)`. Comes from `Redisson.lock()`.
 
-    Use it like a `Lock`. On this wire there is no queue: whoever waits is told of a release, and they race. So no order
-    is kept, and no bound on the wait. A lease has no fence, and `abandoned` is never true.
+    Use it like a `Lock`. On this wire there is no queue: whoever waits is notified of a release, and they race. So no
+    order is kept, and no bound on the wait. A lease has no fence, and `abandoned` is never true.
 
     Args:
         runtime: the manager's.
@@ -70,8 +70,8 @@ class RLock(Reentrant):
     async def force_release(self) -> bool:
         """End it, whoever holds it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
 
-        A holder of yours that has had it for 0.1 s is told at once, and its guarded block cancelled; one that has just
-        got it is told after that.
+        A holder of yours that has had it for 0.1 s is notified at once, and its guarded block cancelled; one that has
+        just got it is told after that.
 
         Returns:
             True if it was held.

@@ -1,4 +1,4 @@
-"""A place in the queue of Redisson's fair lock: it is told of its turn on a channel of its own."""
+"""A place in the queue of Redisson's fair lock: it is notified of its turn on a channel of its own."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from ..core.calls import Contention
 from ..core.policy import Policy
 from ..core.runtime import Runtime
+from ..primitives.base import Primitive
 from ..primitives.rw_lock import RWLockSide
 from ..primitives.two_sides import TwoSides
 from ..record import Record
@@ -48,8 +49,8 @@ class RReadWriteLockSide(RWLockSide):
     contention: ClassVar[Contention] = Contention(exclusive=False, watches=True)
 
     def __init__(self, runtime: Runtime, name: str, policy: Policy, writes: bool) -> None:
-        super().__init__(runtime, name, policy, writes)
-        self._calls = RWCalls(name, FULL if writes else 1)
+        self._writes = writes
+        Primitive.__init__(self, runtime, RWCalls(name, FULL if writes else 1), policy)
 
     async def info(self) -> RReadWriteLockInfo | None:  # type: ignore[override]
         """Return who holds it; None if it is free.

@@ -53,8 +53,8 @@ class Script(Generic[R]):
         prelude: names of Lua files that go in front of it; those of another family as `family/name`.
         unacknowledged: for a script that grants or extends: returns what its result is worth if too few replicas have
             it, with the error as the reason. None for one that does neither.
-        ends: if it ends an owner for good: makes of a call what does that alone, None if nothing does. A late copy of
-            that changes nothing, so a new master gets one of what the old one answered just before.
+        ends: if it ends an owner permanently: makes of a call what does that alone, None if nothing does. A late copy
+            of that changes nothing, so a new master gets one of what the old one answered just before.
     """
 
     __slots__ = ("_replicated", "_sharded", "decode", "ends", "lua", "name", "sha", "unacknowledged")
@@ -212,7 +212,7 @@ class Call(Generic[R]):
         refused: gets the server's error reply, and decides what becomes of the call; set by whoever writes it.
         misses: how often it was refused without having run, and written again.
         away: told why, each time an attempt to connect to its server has failed while it waits for that; None if it can
-            wait. It may `withdraw` the call; otherwise that is written all the same when the server is back.
+            wait. It may `withdraw` the call; otherwise that is written anyway when the server is back.
     """
 
     parts: Sequence[Call[Any]] = ()

@@ -51,9 +51,8 @@ def used_by(version: str, key: str) -> str:
         key: of its state.
     """
     return (
-        f"{_subject(key)} is used by aiolock {version}, whose keys this version ({VERSION}) does not "
-        f"read: stop the processes of that version and delete the key {key!r}, or give one of the versions a namespace "
-        "of its own"
+        f"{_subject(key)} is used by an aiolock with wire format {version}, and this one reads only {VERSION}: stop "
+        f"the processes of that version and delete the key {key!r}, or give one of the versions a namespace of its own"
     )
 
 

@@ -20,7 +20,8 @@ _REPLICA = re.compile(r"\b(READONLY|MASTERDOWN) ")
 class Granted:
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `capacity` is the stored one, and `weight` what was moved to the owner, if the kind has either.
+    `capacity` is the stored one, and `weight` what was moved to the owner, if the kind has either; `slots` are the
+    numbers of its permits, if it wants them.
     """
 
     fence: int
@@ -28,6 +29,7 @@ class Granted:
     abandoned: bool
     capacity: int = 0
     weight: int = 0
+    slots: tuple[int, ...] = ()
 
 
 class Refused(NamedTuple):
@@ -47,7 +49,7 @@ class Refused(NamedTuple):
 class Queued(NamedTuple):
     """The owner waits on the server, `rank` from 1. A later grant has a higher serial than `serial`.
 
-    The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may let in or end, so
+    The first holder expires in `pttl` ms (-1: unknown). 0: more come and go now than one request may admit or end, so
     another must follow at once. Locks have no serials; only multi locks report the number. `part` is the name that is
     in the way for the longest, if several were requested.
     """

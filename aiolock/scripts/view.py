@@ -71,11 +71,11 @@ class NameView(Record):
             vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
             latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
             that version are in the way; "damaged" if someone has changed its numbers.
-        process: host and pid of the one that was let in last; of Redisson's, the ids of clients and threads.
+        process: host and pid of the one that entered last; of Redisson's, the ids of clients and threads.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
         ttl: seconds until the last holder's lease is over unless renewed; of a latch or a run, until it is forgotten.
-        held_for: seconds since that one was let in; None if nobody was, or its fence does not tell.
+        held_for: seconds since that one was admitted; None if nobody was, or its fence does not tell.
         used: how much is held; of a latch, how many counts are missing.
         capacity: how much there is in all.
         waiting: how many places the queue has.

@@ -138,7 +138,7 @@ class Primitive(SyncOnly, Renamed):
         found[0]._exit(kind, error, trace)
 
     def _release(self, release: Callable[[], Awaitable[object]]) -> None:
-        """Call and await `release`, which gives back what the calling thread has."""
+        """Call and await `release`, which returns what the calling thread has."""
 
         begun: list[bool] = []
 

@@ -70,6 +70,19 @@ class Lease(Renamed):
         return self._core.permits
 
     @property
+    def slots(self) -> tuple[int, ...]:
+        """Which permits of a `semaphore(…, slots=True)` it has, ascending; no other lease has them. Otherwise empty.
+
+        `release(n)` returns the highest. The others stay readable after the release, as the fence does.
+        """
+        return self._core.slots
+
+    @property
+    def slot(self) -> int:
+        """The lowest of its `slots`. Raises `ConfigurationError` if it has none."""
+        return self._core.slot
+
+    @property
     def owner(self) -> Owner:
         """The owner of the lock, for another thread that should share it: `lock.acquire(owner=lease.owner)`."""
         return self._core.owner
@@ -124,7 +137,7 @@ class Lease(Renamed):
             timeout: seconds to wait; None for no limit.
 
         Returns:
-            The reason; also after the release, if it had been lost before.
+            The reason; even after the release, if it had been lost before.
 
         Raises:
             WaitTimeout: it was not lost in that time.
@@ -150,7 +163,7 @@ class Lease(Renamed):
         self._within(timeout, self._core.wait_wanted, "wanted")
 
     def renew(self, ttl: float | timedelta | None = None) -> None:
-        """Extend the lease now, by hand; never shortens it. A lease with `renew=False` needs this to live on.
+        """Extend the lease now; never shortens it. A lease with `renew=False` needs this to live on.
 
         Args:
             ttl: seconds from now, 0.1 s to 30 days; None for the ttl it has. A longer one stays in force.

@@ -61,7 +61,7 @@ class Lock(Looking, Reentrant, Vacancy):
     def force_release(self) -> bool:
         """End it, whoever holds it; the holder learns of it at once. The next waiter enters.
 
-        This is a way in which two blocks can overlap: a task is cancelled when its process has heard of it, and a
+        This is a way in which two blocks can overlap: a task is cancelled when its process has learned of it, and a
         thread runs on to its next look at the lease. If the resource checks fences, it refuses both from now on.
 
         Returns:

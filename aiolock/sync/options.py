@@ -24,6 +24,8 @@ class LockOptions(TypedDict, total=False):
         acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
+        hold_at_least: seconds from its grant for which nobody else gets in, however early it is released; at most the
+            ttl. Nobody has to live on for that. It cannot be detached then, or released in a condition's wait.
         metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
         on_lost: called with each lease that is lost, in a thread of its own, while the block may still run: to kill a
             subprocess, or close a connection. What it raises goes to `threading.excepthook`.
@@ -33,6 +35,7 @@ class LockOptions(TypedDict, total=False):
     acquire_timeout: float | timedelta | Default | None
     renew: bool | None
     max_hold: float | timedelta | None
+    hold_at_least: float | timedelta | None
     metadata: str | None
     on_lost: OnLost | None
 

@@ -49,7 +49,7 @@ class Semaphore(Looking, Permits):
         self._portal.call(self.name, lambda: self._core.set_permits(permits))
 
     def force_release(self) -> bool:
-        """End all holds, whoever has them; the holders are told at once.
+        """End all holds, whoever has them; the holders are notified at once.
 
         Returns:
             True if it was held.

@@ -81,7 +81,7 @@ class VirtualClock:
         self._go_to(end)
 
     def jump(self, seconds: float | timedelta) -> None:
-        """Let time pass while the loop stands still, as in a blocking call or a stopped process. Timers are late.
+        """Let time pass while the loop is blocked, as in a blocking call or a stopped process. Timers are late.
 
         It works in any thread. Raises: as `advance()`.
         """

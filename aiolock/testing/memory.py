@@ -109,7 +109,7 @@ class MemoryBackend(PlainMemoryBackend):
             kind: the primitive. Every hold of a read-write lock or semaphore is taken.
 
         Returns:
-            The thief's fence. No one is told; the holder finds out at its next renewal.
+            The thief's fence. No one is notified; the holder finds out at its next renewal.
         """
         calls, stolen = self._calls(name, kind), 0
         with self.store.mutex:
@@ -124,7 +124,7 @@ class MemoryBackend(PlainMemoryBackend):
         return stolen
 
     def give_back(self, name: str, kind: Kind = "lock") -> None:
-        """Release the thief's hold of `name`; waiters are told."""
+        """Release the thief's hold of `name`; waiters are notified."""
         calls = self._calls(name, kind)
         with self.store.mutex:
             for owner in self._holders(name, kind):
@@ -132,7 +132,7 @@ class MemoryBackend(PlainMemoryBackend):
                     self._execute(calls.release(owner, HOUR_MS, 0, "clean", False))
 
     def expire(self, name: str, kind: Kind = "lock") -> None:
-        """Let every hold of `name` expire now. No one is told, as on a real server."""
+        """Let every hold of `name` expire now. No one is notified, as on a real server."""
         with self.store.mutex:
             if kind == "lock":
                 key = self._keys.of(kind, name).lock

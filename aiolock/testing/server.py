@@ -265,7 +265,7 @@ class _Container:
     def __init__(self, port: int, args: Sequence[str]) -> None:
         self._port = port
         own = [arg.replace("{port}", "6379") for arg in args]
-        # What Docker lets in comes from outside of the container.
+        # What Docker admits comes from outside of the container.
         self._command = ["redis-server", "--protected-mode", "no", *_NO_FILES, *own]
         self._container: Any = None
         self.launch()

@@ -303,6 +303,21 @@ async def test_a_wait_that_a_release_elsewhere_ends(turns: int) -> None:
     assert await run_every_way(scenario) > 20
 
 
+@pytest.mark.parametrize("turns", [0, 2, 4, 5, 8])
+async def test_a_name_that_stays_taken(turns: int) -> None:
+    """Only if a task has had it, and until it is over. Kept by Hold.kept_until: `entered`."""
+
+    async def scenario(world: World) -> None:
+        async def wait() -> None:
+            world.backend.clock.jump(5.1)
+
+        async with held_by_peer(world, turns), world.locks.lock("a", hold_at_least=5.0):
+            world.after.append(wait)
+            await body(world)
+
+    assert await run_every_way(scenario) > 20
+
+
 async def test_a_wait_that_expiry_ends() -> None:
     async def prepare(world: World) -> None:
         lease = await world.peer.lock("a", ttl=2.0, renew=False).acquire()

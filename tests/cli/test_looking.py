@@ -423,7 +423,7 @@ def test_force_release_leaves_those_of_another_version(cli: CommandLine) -> None
         link.hset("aiolock:latch:{job:9}", mapping={"version": "0.9", "left": "1"})
         result = cli("force-release", "--yes", "--kind", "latch", "job:*")
         assert (result.exit_code, result.stdout) == (1, "")
-        assert "is used by aiolock 0.9" in result.stderr
+        assert "is used by an aiolock with wire format 0.9" in result.stderr
         assert link.exists("aiolock:latch:{job:9}")
 
 

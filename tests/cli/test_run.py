@@ -132,13 +132,22 @@ def test_a_line_for_the_shell(cli: CommandLine, words: tuple[str, ...], monkeypa
         (("a", "-s", "-x", "true"), "exclude each other"),
         (("a", "-s", "--permits", "2", "true"), "exclude each other"),
         (("a", "-x", "--once", "5s", "true"), "exclude each other"),
-        (("a", "--signal", "TURM", "true"), "is no signal here"),
+        (("a", "--signal", "TURM", "true"), "is not a signal here"),
+        (("a", "--once", "5s", "--at-least", "1s", "true"), "leave out --at-least"),
+        (("a", "--ttl", "5s", "--at-least", "6s", "true"), "raise the ttl"),
     ],
 )
 def test_options_that_do_not_fit(cli: CommandLine, words: tuple[str, ...], told: str) -> None:
     result = cli("run", *words)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_others_are_kept_out(cli: CommandLine) -> None:
+    """Also after its end. Kept by _under: `hold_at_least`."""
+    assert cli("run", "--at-least", "30s", "a", "true").exit_code == 0
+    assert cli("run", "--skip-if-held", "a", "true").exit_code == 75
+    assert cli("run", "--skip-if-held", "b", "true").exit_code == 0
 
 
 async def test_together_with_others(cli: CommandLine) -> None:

@@ -120,7 +120,7 @@ def kept(place: Place, kind: str) -> object:
 def message(kind: str, version: str) -> str:
     noun = NOUNS.get(kind, kind)
     return (
-        f"{noun} {NAME!r} is used by aiolock {version}, whose keys this version (0.3) does not read: stop the "
+        f"{noun} {NAME!r} is used by an aiolock with wire format {version}, and this one reads only 0.3: stop the "
         f"processes of that version and delete the key {key_of(kind)!r}, or give one of the versions a namespace of "
         "its own"
     )

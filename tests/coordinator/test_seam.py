@@ -181,3 +181,28 @@ async def test_a_permit_that_is_given_back_wakes_few(queues: Queues) -> None:
             assert queues.trips - before <= 8  # of a release, three looks, a claim, and what follows
         for one in waiting[-2:]:
             await one.result().release()
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+async def test_closing_while_the_store_is_away(queues: Queues, caplog: pytest.LogCaptureFixture, rounds: int) -> None:
+    """It waits for the round of attempts that runs, and for one more. Kept by CoordinatorBackend._finish."""
+    backend = CoordinatorBackend(store := QueueStore(queues), "aiolock")
+    locks = LockManager(backend, ttl=6.0)
+    await locks.open()
+    lease = await locks.lock("a").acquire()
+    store.cut()
+    releasing = asyncio.create_task(lease.release())
+    await until(lambda: backend._calls)
+    closing = asyncio.create_task(locks.close())
+    await until(lambda: backend._quiet is not None)
+    for _ in range(rounds):
+        assert not closing.done()
+        store._lost(BackendError("", "still away", transient=True), True)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    if rounds == 1:
+        store.mend()
+    await asyncio.wait_for(closing, 2)
+    await asyncio.wait((releasing,))
+    assert len(queues.queue("aiolock/lock/a")) == rounds - 1
+    assert ("'a' was not released" in caplog.text) == (rounds == 2)

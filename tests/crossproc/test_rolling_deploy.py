@@ -23,8 +23,9 @@ from tests.support import locks, redis_cli
 from .conftest import Crew
 from .released_worker import RELEASED, VERSION
 
-FROZEN = RELEASED / f"{aiolock.__version__}.json"
-COPIES = {path.stem: path for path in (RELEASED / aiolock.__version__).glob("*.lua")}
+LATEST = max((path.stem for path in RELEASED.glob("*.json")), key=lambda version: [*map(int, version.split("."))])
+FROZEN = RELEASED / f"{LATEST}.json"
+COPIES = {path.stem: path for path in (RELEASED / LATEST).glob("*.lua")}
 TTL = 1.0
 
 
@@ -45,7 +46,7 @@ def test_released_scripts_do_not_change_unnoticed() -> None:
 async def test_both_versions_share_a_name(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of both versions enter the lock and the fair lock of a name: nothing overlaps, and all get in."""
     new = [crew.start("history", 4, TTL, "lock", "fair") for _ in range(2)]
-    monkeypatch.setenv(VERSION, aiolock.__version__)
+    monkeypatch.setenv(VERSION, LATEST)
     earlier = Crew(crew.url, crew.folder, "tests.crossproc.released_worker")
     try:
         old = [earlier.start("history", 4, TTL, "lock", "fair") for _ in range(2)]
@@ -62,5 +63,4 @@ async def test_both_versions_share_a_name(crew: Crew, monkeypatch: pytest.Monkey
 
 
 if __name__ == "__main__":
-    RELEASED.mkdir(exist_ok=True)
-    FROZEN.write_text(json.dumps(current(), indent=2) + "\n")
+    (RELEASED / f"{aiolock.__version__}.json").write_text(json.dumps(current(), indent=2) + "\n")

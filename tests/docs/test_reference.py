@@ -1,15 +1,22 @@
-"""What `make docs` checks of the reference: that it has an entry for each public name, and for each member."""
+"""What `make docs` checks of the reference: that it has an entry for each public name, and for each member.
+
+And what it adds: the release in which a name was new.
+"""
 
 from __future__ import annotations
 
+import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from .blocks import ROOT
 
 Missing = Callable[[set[str]], Iterator[str]]
+Since = Any
 
 
 @pytest.fixture
@@ -20,6 +27,15 @@ def missing() -> Iterator[Missing]:
         from complete import missing
 
         yield missing
+    finally:
+        del sys.path[0]
+
+
+@pytest.fixture
+def since() -> Iterator[Since]:
+    sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+    try:
+        yield importlib.import_module("since")
     finally:
         del sys.path[0]
 
@@ -47,3 +63,17 @@ def test_what_only_the_package_uses_is_not_asked_for(missing: Missing) -> None:
         {"aiolock.Acquisition.send", "aiolock.Lock.contention", "aiolock.testing.MemoryBackend.aclose"}
     )
     assert list(missing(entries - {"aiolock.FairLock.acquire", "aiolock.events.Lost.name"})) == []
+
+
+def test_every_release_has_its_names(since: Since) -> None:
+    """Broken by a release whose names nobody added: their notes would change with the next one."""
+    titles = re.findall(r"^## \[(\d.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert [*dict.fromkeys(since.releases().values())] == titles[-2::-1]  # the first was before there was a list
+    assert since.since("aiolock.LockManager.open", "0.9.0.dev0") == "0.2"
+    assert since.since("aiolock.LockManager.sentinel", "0.9.0.dev0") == "0.3"
+    assert since.since("aiolock.LockManager.new", "0.9.0.dev0") == "0.9"
+
+
+def test_a_release_adds_what_no_other_had(since: Since) -> None:
+    documented = {"aiolock.Lock", "aiolock.Lock.acquire", "aiolock.Lock.new", "aiolock.New", "aiolock.New.run"}
+    assert since.add("0.9.0", documented) == "0.9.0 aiolock.Lock new\n0.9.0 aiolock.New run\n"

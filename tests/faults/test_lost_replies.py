@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
 from aiolock import BackendError, Lease, Lock, LockLost, LockManager
+from aiolock.scripts import queue
 from aiolock.scripts.lock import ACQUIRE, NEST, RELEASE, RENEW, TRANSFER
 from tests.support import locks
 from tests.support.proxy import FaultProxy
@@ -142,6 +144,22 @@ async def test_the_reply_of_release_is_lost(
     assert len(cut.frames) == 1
     assert not server.held()
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("kind", ["lock", "rw_lock"])
+async def test_the_reply_of_a_release_that_keeps_the_name_is_lost(
+    locks: LockManager, proxy: FaultProxy, kind: str
+) -> None:
+    """The repetition takes nothing more of its time. Kept by `'0' and 0` in both release.lua."""
+    lock: Any = locks.lock(NAME, hold_at_least=20.0)
+    if kind == "rw_lock":
+        lock = locks.rw_lock(NAME, hold_at_least=20.0).write
+    cut = proxy.cut(matching=RELEASES if kind == "lock" else queue.RELEASE.sha.encode())
+    async with asyncio.timeout(ENOUGH), lock:
+        pass
+    assert len(cut.frames) == 1
+    info = await lock.info()
+    assert 10.0 < info.ttl <= 20.1
 
 
 async def test_the_reply_of_release_is_lost_and_another_enters_meanwhile(

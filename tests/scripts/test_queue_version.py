@@ -76,7 +76,7 @@ def test_each_part_of_a_batch_is_judged_by_itself(version: str, side: Side) -> N
     assert isinstance(granted, Granted)
     for answer in (failed, unrenewed):
         assert isinstance(answer, Failed)
-        assert f"is used by aiolock {version}" in answer.error
+        assert f"is used by an aiolock with wire format {version}" in answer.error
     assert side.hash(PERMITS.hash) == before
 
 

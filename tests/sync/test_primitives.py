@@ -186,7 +186,7 @@ def test_keys_of_another_version(locks: LockManager, redis_url: str) -> None:
         for key, calls in uses.items():
             side.hset(key, mapping=state)
             for use in calls:
-                with pytest.raises(BackendError, match=r"used by aiolock 0\.4.*delete the key") as caught:
+                with pytest.raises(BackendError, match=r"wire format 0\.4.*delete the key") as caught:
                     use()
                 assert not caught.value.transient
             assert side.hgetall(key) == state

@@ -107,3 +107,21 @@ def test_only_locks_on_a_server_need_redis(source: str, tmp_path: Path) -> None:
     assert {name.partition(".")[0] for name in found} & {"redis", "hiredis", "valkey"} == set()
     assert not any(name.startswith("aiolock.backends.redis") for name in found)
     assert imported(code, without=("redis", "hiredis"), folder=tmp_path) >= {"aiolock.manager"}
+
+
+KINDS = """
+async def use(locks):
+    async with locks.lock("a"), locks.fair_lock("f"), locks.semaphore("s", permits=2), locks.rw_lock("r").read:
+        assert (await locks.lock("a").info()).fence
+    async with locks.multi_lock("b", "c"):
+        pass
+"""
+
+
+def test_the_library_stands_without_what_is_around_it(tmp_path: Path) -> None:
+    """Recipes, threads, frameworks, the kit and the command line can go. Kept by imports in functions, too."""
+    around = ("contrib", "cli", "recipes", "redisson", "sync", "testing")
+    code = LOCKS.format(source="sqlite:///locks.db").replace("pass", "await use(locks)")
+    left = imported(KINDS + code, without=tuple(f"aiolock.{name}" for name in around), folder=tmp_path)
+    assert not any(name.startswith(tuple(f"aiolock.{name}." for name in around)) for name in left)
+    assert left >= {"aiolock.manager", "aiolock.primitives.multi_lock"}

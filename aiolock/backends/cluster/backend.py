@@ -48,11 +48,11 @@ class ClusterBackend(Backend):
     Attributes:
         clock: as given.
         db: 0.
-        abilities: all, on several servers.
+        abilities: all.
     """
 
     db = 0
-    abilities: Abilities = Abilities(single=False)
+    abilities: Abilities = Abilities()
 
     def __init__(
         self,

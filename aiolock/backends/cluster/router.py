@@ -122,13 +122,13 @@ class Router:
         return node is not None and node.used and not node.away
 
     def missed(self, slot: int, since: float) -> bool:
-        """Whether its master is away, and a map that came after loop time `since` names no other."""
+        """Whether its master is unreachable, and a map that came after loop time `since` names no other."""
         node = self.owners[slot]
         return node is not None and node.missed_at > since
 
     @property
     def unsettled(self) -> bool:
-        """Whether the map is in doubt: a node with slots is away, or requests have nowhere to go."""
+        """Whether the map is in doubt: a node with slots is unreachable, or requests have nowhere to go."""
         nowhere = any(transit.failure or self.owners[slot] is None for slot, transit in self.transits.items())
         return nowhere or any(node.away and node.idle_at is None for node in self._nodes.values())
 

@@ -23,7 +23,7 @@ HEAD_START = 0.3
 SPREAD = 0.25
 """Seconds over which managers spread what one event makes all of them ask."""
 PAUSE = 0.75
-"""Seconds between two maps, at most, while nodes are away; and nearly that at least, if all goes well."""
+"""Seconds between two maps, at most, while nodes are unreachable; and nearly that at least, if all goes well."""
 LOOK = (0.6, 0.75)
 """Seconds between two maps, least and most, while all is well and something is held or waited for: so a failover of
 which nothing else tells, because the old master is silent or knows nothing of it, is noticed within a second.
@@ -206,7 +206,7 @@ class Topology:
             self._complain(strange)
             given = [address for address in self._seeds.addresses if address in strange]
             if best is None and 2 * len(given) > len(self._seeds.addresses):
-                best = strange[given[0]]  # it was set up anew
+                best = strange[given[0]]  # it was set up again
         finally:
             self._source = None if best is None else best[1]
             for task in asking:

@@ -21,6 +21,9 @@ from .store import Away, OwnPlace, Refusal, Store
 
 logger: Log = Log("aiolock.redis")
 
+ROUNDS = 2
+"""Rounds of attempts to connect for which closing waits: the one that runs may be nearly over."""
+
 
 class CoordinatorBackend(Backend):
     """Answers the requests of `CoordinatorCalls`. Those of one owner follow each other; others run side by side.
@@ -63,6 +66,7 @@ class CoordinatorBackend(Backend):
         self._calls: dict[Call[Any], None] = {}
         self._wakes: dict[str, Wake] = {}
         self._away_since: float | None = None
+        self._quiet: asyncio.Future[None] | None = None  # until no request is left, or a round of attempts has failed
         self.unreachable = None
 
     def __repr__(self) -> str:
@@ -128,8 +132,8 @@ class CoordinatorBackend(Backend):
         if loop is None:
             return
         try:
-            if self._tasks and self.unreachable is None and loop is asyncio.get_running_loop():
-                await asyncio.wait(set(self._tasks), timeout=self._timeout)
+            if loop is asyncio.get_running_loop():
+                await self._finish(loop)
         finally:
             self._loop = None
             self._wakes.clear()
@@ -141,14 +145,35 @@ class CoordinatorBackend(Backend):
                 task.cancel()
             await self._store.aclose()
 
+    async def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until all is answered, or cannot be: for the round of attempts that runs, and one more."""
+        until, rounds = loop.time() + self._timeout, 0
+        while self._tasks if self.unreachable is None else any(not call.withdrawn for call in self._calls):
+            if rounds == ROUNDS:
+                return
+            self._quiet = loop.create_future()
+            await asyncio.wait((self._quiet,), timeout=until - loop.time())
+            if not self._quiet.done():
+                return
+            rounds += bool(self._tasks)
+
     # Requests.
 
     def _spawn(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         assert self._loop is not None
         task = self._loop.create_task(job)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
         return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._wake_closing()
+
+    def _wake_closing(self) -> None:
+        if self._quiet is not None and not self._quiet.done():
+            self._quiet.set_result(None)
 
     async def _serve(self, call: Call[Any], before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
@@ -200,6 +225,7 @@ class CoordinatorBackend(Backend):
             self.unreachable = error
             for call in list(self._calls):
                 call.unreachable(error)
+            self._wake_closing()
 
     def _back(self) -> None:
         self.unreachable = None

@@ -176,6 +176,7 @@ class CoordinatorCalls:
     ordered = True
     transfers = False
     one_refresh = False
+    keeps = False
     renew_many: Callable[[Iterable[Part]], Call[list[Any]]] = staticmethod(renew_many)
     refresh_many: Callable[[Iterable[Part]], Call[list[Any]]] = staticmethod(refresh_many)
 

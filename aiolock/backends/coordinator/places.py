@@ -164,7 +164,7 @@ class Places:
             view = await (self._store.look(on.path) if own.key else self._store.enter(own, waits))
             if not self._judge(own, view):
                 if own.key:
-                    return Finished()  # its place is gone: it begins anew, with another id
+                    return Finished()  # its place is gone: it starts again, with another id
                 del self._own[bid.owner]
                 return _refused(view.places)
             if on.weight > own.capacity:

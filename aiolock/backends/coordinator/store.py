@@ -227,7 +227,7 @@ class Store(Protocol):
 
     async def claim(self, own: OwnPlace) -> bool:
         """Nothing is in its way: note that; set its fence, and `abandoned`. False if the place is gone. The place lasts
-        for about its ttl from then on. Of a name that several can have, who watches it is told of a change.
+        for about its ttl from then on. Of a name that several can have, who watches it is notified of a change.
         """
 
     async def leave(self, own: OwnPlace, clean: bool) -> bool:

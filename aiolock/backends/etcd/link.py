@@ -108,7 +108,7 @@ class Link:
         self.closed = True
         self._channel.close()
         now = asyncio.get_running_loop().time()
-        for scope in self._scopes:  # also what waits to be connected anew, which closing does not end
+        for scope in self._scopes:  # also what waits to be connected again, which closing does not end
             if not scope.expired():
                 scope.reschedule(now)
 

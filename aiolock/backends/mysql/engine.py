@@ -52,7 +52,7 @@ class MySQLEngine(ServedEngine[Session]):
 
     async def _connect(self) -> Session:
         session = await super()._connect()
-        if self.abilities.messages:  # the other session waits for it in vain
+        if self.abilities.messages:  # the other session waits for it without success
             bell = f"aiolock bell {secrets.token_hex(16)}"
             await session.ask(TURN, bell, 0)
             self._bell = bell  # not before: else that one may have it

@@ -157,7 +157,7 @@ class Ear:
         if _manner(name):
             await link.fetchval("SELECT pg_advisory_lock_shared($1)", number)
         elif not await link.fetchval("SELECT pg_try_advisory_lock($1)", number):
-            # A session of ours whose end the server has not noticed; or a sender looks whether we listen.
+            # A session of ours whose end the server has not noticed; or a sender checks whether we listen.
             await link.fetch(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' "
                 "AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "

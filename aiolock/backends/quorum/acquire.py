@@ -54,7 +54,7 @@ class QuorumAcquire(QuorumRequest[AcquireOutcome]):
         return False
 
     def on_answer(self, request: MemberRequest[AcquireOutcome]) -> None:
-        # Also after the decision: a node that was slow is one more that keeps the lock.
+        # Even after the decision: a node that was slow is one more that keeps the lock.
         if self._fence:
             self._confirm(request)
 

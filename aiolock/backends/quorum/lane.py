@@ -81,7 +81,7 @@ class NodeLane:
         self._node = node
         self._make = locks
         self._opening: asyncio.Future[Locks] | None = None
-        self._refused = False  # for good, and that was logged
+        self._refused = False  # permanently, and that was logged
 
     @property
     def open(self) -> bool:

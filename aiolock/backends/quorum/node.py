@@ -38,7 +38,7 @@ class Node:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self._connected = False
         self.ready: bool = False
         self.suspect: bool = False

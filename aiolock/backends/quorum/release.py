@@ -13,7 +13,7 @@ from .request import MemberRequest, QuorumRequest
 
 
 class QuorumRelease(QuorumRequest[ReleaseOutcome]):
-    """A release. The majority's answer is the call's; the other nodes are told all the same.
+    """A release. The majority's answer is the call's; the other nodes are told anyway.
 
     Args:
         members: the nodes.
@@ -31,7 +31,7 @@ class QuorumRelease(QuorumRequest[ReleaseOutcome]):
     def args(self) -> tuple[Arg, ...]:
         args = ReleaseArgs.of(self.whole)
         # Skewed nodes must remember fences for longer than one server remembers a clean name. And a lock that only a
-        # minority had granted frees nothing: no one is told.
+        # minority had granted frees nothing: no one is notified.
         return args._replace(clean_ms=max(args.clean_ms, DIRTY_MS), channel="" if self._silent else args.channel)
 
     def again(self, request: MemberRequest[ReleaseOutcome]) -> bool:
@@ -44,7 +44,7 @@ class QuorumRelease(QuorumRequest[ReleaseOutcome]):
             self.unwatch()
 
     def final(self, overdue: bool) -> bool:
-        # Wait for a node that is away: it alone may know, and asking all of them again would not help.
+        # Wait for a node that is unreachable: it alone may know, and asking all of them again would not help.
         pending = sum(request.pending for request in self.requests)
         failed = len(self.requests) - len(self.answers()) - pending
         return overdue or not pending or self.members.hopeless(failed)

@@ -155,7 +155,7 @@ class RedisBackend(Backend):
         self._keep_connecting()
 
     def take_over(self, request: Call[Any], *, asking: bool = False) -> None:
-        """Run a request that another backend refused or gave back. With `asking`, its key is still being moved here."""
+        """Run a request that another backend refused or returned. With `asking`, its key is still being moved here."""
         if asking and self._session is not None:
             self._session.put(Asking(request))
         else:
@@ -198,9 +198,9 @@ class RedisBackend(Backend):
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
-        ending = self._channels.remove(channel.encode())
-        if ending is not None and self._session is not None:
-            self._session.put_off(ending)
+        for ending in self._channels.remove(channel.encode()):
+            if self._session is not None:
+                self._session.put_off(ending)
 
     async def aclose(self) -> None:
         """See `Backend.aclose`; harmless if it is already closed."""

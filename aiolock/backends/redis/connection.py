@@ -52,7 +52,7 @@ class Connector(Protocol):
     fixed: bool
 
     async def connect(self) -> Link:
-        """Connect and authenticate; asked anew for each attempt, because the address may have moved.
+        """Connect and authenticate; asked again for each attempt, because the address may have moved.
 
         Raises:
             RedisError, OSError, ValueError: and whatever else redis-py raises if the server is not Redis.

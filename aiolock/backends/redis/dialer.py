@@ -13,7 +13,7 @@ from .handshake import Handshake
 
 
 class Dialer:
-    """Asks the connector anew for each attempt.
+    """Asks the connector again for each attempt.
 
     Args:
         connector: knows where the master is.

@@ -14,7 +14,7 @@ stopped.
 
 
 class Heartbeat:
-    """Asks for a sign of life when idle, and gives up when an answer is overdue.
+    """Pings when idle, and gives up when an answer is overdue.
 
     Only replies count, not pushes: a path that is dead in one direction may still deliver messages. Only time in which
     this loop ran counts: a late tick counts for two at most.
@@ -28,7 +28,7 @@ class Heartbeat:
 
     Attributes:
         heard: set it when an answer comes, or when the first question after an idle time is sent; the time without a
-            sign of life counts from the next tick.
+            answer counts from the next tick.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Replicas(NamedTuple):
         wrote, such as its own first copy, and have written nothing. PUBLISH is replicated wherever it comes from, so it
         is the newest write of this connection and comes after all others.
         """
-        milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait for ever
+        milliseconds = max(1, math.ceil(self.timeout * 1000))  # 0 would wait forever
         write = (b"PUBLISH", self.channel, b"") if self.channel else (b"WAIT", b"0", b"1")
         return pack(write) + pack((b"WAIT", str(self.least), str(milliseconds)))
 

@@ -29,7 +29,7 @@ PONG = b"PONG"
 
 
 class Echo(NamedTuple):
-    """The answer to a PING: proves that the order is kept. An error reply is a sign of life, too, and so is the PONG of
+    """The answer to a PING: proves that the order is kept. An error reply is an answer, too, and so is the PONG of
     a proxy that drops the argument (Envoy).
     """
 

@@ -52,7 +52,7 @@ class Session:
         lost: told once, in a later turn of the loop, why the connection is gone; not if it was closed. It is then
             abandoned.
         refused: told each error reply to a call.
-        idle: seconds of silence after which an idle server is asked for a sign of life.
+        idle: seconds of silence after which an idle server is pinged.
         assurance: whether what is written outlasts the server; then there is one write at a time, never before the end
             of a turn, and calls made meanwhile leave in the next. None if no one asks.
     """
@@ -287,7 +287,7 @@ class Session:
                 return
             if not self.replies.receive(reply):
                 if reply[0] == b"smessage":
-                    self._channels.deliver(reply[1], reply[2])
+                    self._channels.deliver(reply[1], reply[2], sharded=True)
                 elif reply[0] == b"sunsubscribe":
                     self._channels.end(reply[1])
                 return

@@ -10,7 +10,7 @@ from .witness import Witness
 
 
 class MasterConnector:
-    """Asks the Sentinels anew for each connection; implements `Connector`.
+    """Asks the Sentinels again for each connection; implements `Connector`.
 
     Args:
         sentinels: whom to ask.

@@ -55,7 +55,7 @@ class Master:
         Whom a majority names counts: of all, or of those that answer if these agree. So a Sentinel of other servers in
         the list cannot lead away, and a new master counts once it is known to most, which takes a tenth of a second.
         An older configuration than was known counts only if a majority names it, and no one knows the newer one: they
-        were set up anew.
+        were set up again.
 
         Raises:
             BackendError: those that answer have an older configuration, disagree, or do not know yet.

@@ -59,7 +59,7 @@ class Witness:
             asked_at: clock time.
             unanimous: all did, and none of them is replacing it.
             agreed: a majority did.
-            disputed: one named another, and the others may not have heard of it.
+            disputed: one named another, and the others may not have learned of it.
         """
         patience = 0.0 if unanimous else SPREAD if disputed else SETTLED
         if self.since is not None and (unanimous or agreed) and asked_at >= self.since + patience:

@@ -12,7 +12,7 @@ RETRY = 0.002
 LONGEST = 0.25
 """Seconds until full receivers are tried again: first, and at most."""
 AGE = 5.0
-"""Seconds after which a message is given up: its receiver stands still, and asks by itself once it goes on."""
+"""Seconds after which a message is given up: its receiver is frozen, and asks by itself once it goes on."""
 KEPT = 1000
 """Messages for one receiver at most: a lost one costs it no more than a wait for its refresh."""
 

@@ -184,7 +184,7 @@ class SQLiteEngine:
         return self._attempt(transaction)
 
     def _reserve(self) -> None:
-        """Let the clock go on, also after the machine loses power."""
+        """Let the clock go on, even after the machine loses power."""
         until = self._changing(self._clock.reserve)
         try:
             self._file.sync()
@@ -214,7 +214,7 @@ class SQLiteEngine:
             self._do(self._sweep, _ignore)  # those who ask do not wait for it; if it fails, the next request says why
         try:
             self._publish(published)
-        except Exception:  # it is decided all the same
+        except Exception:  # it is decided anyway
             logger.exception("%s: messages were not sent: waiters ask by themselves", self.address)
         return outcomes
 

@@ -68,7 +68,7 @@ class FileReader(Reader):
             self._close()
 
     def _use(self) -> sqlite3.Connection:
-        """Open it, also if another file is there by now."""
+        """Open it, even if another file is there by now."""
         with contextlib.suppress(Unavailable):
             if self._link is not None:
                 self._file.check()

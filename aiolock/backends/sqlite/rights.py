@@ -1,4 +1,4 @@
-"""Who may use what belongs to a file: whoever may use that, as with what SQLite itself keeps beside it."""
+"""Who may use what belongs to a file: whoever may use that, as with what SQLite itself keeps next to it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _ROW = "(?,?,?,?)"
 
 
 def load(link: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Row]:
-    """Those that are kept, also if they have expired. Outside of a transaction, up to `FEW` are as of one moment."""
+    """Those that are kept, even if they have expired. Outside of a transaction, up to `FEW` are as of one moment."""
     found: dict[str, Row] = {}
     for at in range(0, len(keys), FEW):
         some = keys[at : at + FEW]

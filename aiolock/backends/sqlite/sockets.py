@@ -39,7 +39,7 @@ def folder_of(file: Path) -> Path:
 
 
 def offered(file: Path) -> bool:
-    """Whether sockets can be beside a file."""
+    """Whether sockets can be next to a file."""
     short = sys.platform == "linux" or len(os.fsencode(folder_of(file) / uuid4().hex)) <= PATH
     return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and short
 
@@ -77,7 +77,7 @@ class Sockets:
         self._out.setblocking(False)
 
     def look(self, file: Path) -> bool:
-        """Have a socket beside a file; return whether it is a new one, of which nobody knows yet."""
+        """Have a socket next to a file; return whether it is a new one, of which nobody knows yet."""
         if file == self._file and (self._is_there() or time.monotonic() < self._until):
             return False
         self._leave()

@@ -124,9 +124,8 @@ class TransactionalBackend(Backend):
         if loop is None:
             return
         try:
-            if (self._asked or self._waiting) and self.unreachable is None and loop is asyncio.get_running_loop():
-                self._quiet = loop.create_future()
-                await asyncio.wait((self._quiet,), timeout=self._timeout)
+            if loop is asyncio.get_running_loop():
+                await self._finish(loop)
         finally:
             self._loop = None
             self._wakes.clear()
@@ -136,6 +135,21 @@ class TransactionalBackend(Backend):
             for call in left:
                 call.end(self._closed(call.name))
             await self._engine.aclose()
+
+    async def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait until all is decided, or cannot be: for an attempt that runs, or one more."""
+        until, hurried = loop.time() + self._timeout, False
+        while self._asked or any(not call.withdrawn for call in self._waiting):
+            if self._timer is not None and self.unreachable is not None:  # it pauses
+                if hurried:
+                    return
+                hurried = True
+                self._timer.cancel()
+                self._transact()
+            self._quiet = loop.create_future()
+            await asyncio.wait((self._quiet,), timeout=until - loop.time())
+            if not self._quiet.done():
+                return
 
     def _closed(self, name: str) -> BackendError:
         return BackendError(name, "the manager was closed", transient=True)

@@ -64,14 +64,14 @@ class Engine(Protocol):
 
     def transact(self, calls: Sequence[Call[Any]], done: Done) -> None:
         """Decide the calls, those about a name in their order; what they publish is sent after the commit. Without
-        calls: look whether the store can be used.
+        calls: check whether the store can be used.
 
         `done` is called in later turns of the loop, each time that something was decided, with the calls of which that
         is known; and with all that are left, and with `Unavailable`, if the store cannot be used.
         """
 
     def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
-        """Deliver what is published on the channel, also after the store could not be used for a while. `done` gets a
+        """Deliver what is published on the channel, even after the store could not be used for a while. `done` gets a
         `BackendError` if this process cannot be told at all, though the store can be used.
         """
 

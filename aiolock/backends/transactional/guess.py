@@ -79,7 +79,7 @@ class GuessingEngine(ABC):
         open after it. A plan that came too late before has its names kept for this manager for a moment.
 
         Args:
-            plans: what to do; without any: look whether the server can be used.
+            plans: what to do; without any: check whether the server can be used.
             used_us: the server's time at which they were decided.
             lag_us: by how much that may be late.
             version: of all that is written.

@@ -16,7 +16,7 @@ from .loaded import Loaded, Row
 
 OWNER = "transaction:0"
 PROCESS = "a transaction in the database"
-"""What those who wait are told of the holder."""
+"""What those who wait are told about the holder."""
 PAUSE_MS = 200
 """For how long they are told that it lasts: then they ask again."""
 DAY_US = 86_400_000_000

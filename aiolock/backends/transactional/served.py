@@ -164,7 +164,7 @@ class ServedEngine(GuessingEngine, Generic[S]):
                     raise
 
     async def _connect(self) -> S:
-        """Connect anew: to another server, for all that is known."""
+        """Connect again: to another server, for all that is known."""
         self.forget()
         return await self.dial()
 

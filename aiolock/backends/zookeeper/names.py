@@ -12,7 +12,7 @@ from ..coordinator.store import OwnPlace, Place
 from ..coordinator.values import FOREIGN, Said
 
 HELD = "held"
-"""Whoever has all of a name keeps this node beside its place: it stays if that one vanishes."""
+"""Whoever has all of a name keeps this node next to its place: it stays if that one vanishes."""
 _LOCK, _READ, _WRITE = "lock-", "__READ__", "__WRIT__"
 _PLACE = re.compile(
     rf"_c_(.+:.+)-(?:({_LOCK}|{_READ}|{_WRITE})|permits-(\d+)-(\d+)-)(-?\d{{9,10}})"
@@ -21,7 +21,7 @@ _PLACE = re.compile(
     re.DOTALL,
 )
 _ROUND, _ALL = 2**32, 2**31
-"""ZooKeeper counts with 32 bits, and begins anew with the lowest number."""
+"""ZooKeeper counts with 32 bits, and starts again with the lowest number."""
 
 
 class Node(NamedTuple):

@@ -1,5 +1,5 @@
 """Queues in ZooKeeper: below a name's node each place is an ephemeral sequential node; the number of the transaction
-that made it is its order. Beside them a node `held` says that somebody has all of the name: it stays if that one
+that made it is its order. Next to them a node `held` says that somebody has all of the name: it stays if that one
 vanishes. The name's own data are the fence of the last one that had all of a read-write lock.
 """
 
@@ -45,7 +45,7 @@ class ZooKeeperStore(Store):
     async def open(self, moved: Moved, lost: Lost, back: Callable[[], None]) -> None:
         self._moved, self._on_back = moved, back
         self._turns = Turns()
-        self._due: dict[OwnPlace, float] = {}  # when a place ends unless it is kept, also if our session lives on
+        self._due: dict[OwnPlace, float] = {}  # when a place ends unless it is kept, even if our session lives on
         self._ending: dict[OwnPlace, asyncio.Task[None]] = {}  # those whose time is over
         self._inside: Counter[str] = Counter()  # own places, by the path of their queue
         self._mailboxes: list[Mailbox] = []
@@ -84,7 +84,7 @@ class ZooKeeperStore(Store):
     # Places.
 
     async def enter(self, own: OwnPlace, waits: bool) -> View:
-        # Requests keep their order. But if there is no node for the name, it is made, and they are made anew.
+        # Requests keep their order. But if there is no node for the name, it is made, and they are made again.
         if self._inside[own.path] and not self._turns.taken(own.path):
             return await self._enter(own, waits)
         async with self._turns.of(own.path):

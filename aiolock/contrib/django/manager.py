@@ -53,7 +53,7 @@ async def get_locks() -> LockManager:
         ConfigurationError: the settings cannot work.
         BackendError: Redis refuses; the next call tries again.
 
-    Cancellation: the manager may be open or not, and the next call goes on. Cost: none, but for the first one.
+    Cancellation: the manager may be open or not, and the next call goes on. Cost: none, except for the first one.
 
     Example:
         ```python

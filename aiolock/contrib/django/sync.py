@@ -25,7 +25,7 @@ def get_locks() -> LockManager:
         ConfigurationError: the settings cannot work; or this thread runs an event loop.
         BackendError: Redis refuses; the next call tries again.
 
-    Cost: none, but for the first one.
+    Cost: none, except for the first one.
 
     Example:
         ```python

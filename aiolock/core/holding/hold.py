@@ -41,7 +41,7 @@ class Hold:
     Attributes:
         began: clock time since which it is held.
         reason: why it is lost; None while it is not.
-        blocked: seconds that the loop stood still, if that is the reason.
+        blocked: seconds that the loop was blocked, if that is the reason.
         deadline: clock time at which it is lost unless renewed.
         expiry: clock time at which the server may let it expire.
     """
@@ -76,6 +76,7 @@ class Hold:
         "policy",
         "reason",
         "scopes",
+        "slots",
         "strays",
         "tainted",
         "told",
@@ -95,6 +96,7 @@ class Hold:
         self.fence: int = grant.fence
         self.abandoned: bool = grant.abandoned
         self.capacity: int = grant.capacity
+        self.slots: tuple[int, ...] = grant.slots
         self.ttl_ms: int = policy.ttl_ms
         self.began: float = now
         self.reason: LossReason | None = None
@@ -245,6 +247,12 @@ class Hold:
             if watcher.lease() is lease:
                 watcher.end()
 
+    @property
+    def kept_until(self) -> float:
+        """Clock time until which the name stays taken, however early a task that had it has ended; 0.0: it does not."""
+        least = self.policy.hold_at_least
+        return self.began + least if least and self.entered else 0.0
+
     def part_with(self, lease: Level) -> tuple[Watcher, ...]:
         """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
         parting = tuple([watcher for watcher in self.watchers if watcher.lease() is lease])
@@ -360,7 +368,7 @@ class Hold:
         return late >= (self.policy.margin or LATE)
 
     def _cause(self) -> tuple[LossReason | None, float]:
-        """Why it is lost, and how many seconds the loop stood still if that is why; changes nothing."""
+        """Why it is lost, and how many seconds the loop was blocked if that is why; changes nothing."""
         if self.reason is not None or self.ended:
             return self.reason, self.blocked
         now = self._clock.now()

@@ -131,7 +131,7 @@ class LeasesByTask:
         """Whether its user has dropped one of its leases, and the lock through which it was acquired: only the release
         of another lock object of that name, in its task, can end that.
 
-        A lease is kept here all the same, as that task may do so. So this counts who else refers to it.
+        A lease is kept here anyway, as that task may do so. So this counts who else refers to it.
         """
         for lease in hold.leases:
             unlocked = lease._lock is None or lease._lock() is None
@@ -143,7 +143,7 @@ class LeasesByTask:
         return False
 
     def _end(self, task: asyncio.Task[object]) -> None:
-        """The task ended, and has leases. From now on only its user can release one that it acquired by hand."""
+        """The task ended, and has leases. From now on only its user can release one that it acquired manually."""
         holds = self.by_task.pop(task, None)
         if holds is None:
             return  # the last one was released in the meantime
@@ -187,7 +187,7 @@ def _holding(holds: TaskLeases | None) -> TaskLeases | None:
 
 
 def _pruned(outer: TaskLeases | None) -> TaskLeases | None:
-    """Skip links that hold nothing any more, so that no chain grows for ever."""
+    """Skip links that hold nothing any more, so that no chain grows forever."""
     outer = holds = _holding(outer)
     while holds is not None:
         holds.outer = _holding(holds.outer)

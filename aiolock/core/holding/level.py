@@ -47,7 +47,7 @@ class Level:
     _guard: Block | None
     """What a loss cancels; None after a plain `await lock.acquire()`."""
     _lock: weakref.ref[object] | None
-    """What it was acquired through, by hand."""
+    """What it was acquired through, manually."""
     _result: Release | None
     """Once it was given up."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from logging import WARNING
+from typing import cast
 
 from ...errors import BackendError, LockLost
 from ...log import Line, Log
 from ...scripts.base import Call, Ending
 from ...scripts.outcomes import Missing, Released, ReleaseOutcome
-from ..calls import Calls
+from ..calls import Calls, KeepingCalls
 from ..ondemand import OnDemand
 from ..scheduler import NEVER
 from ..services import Services
@@ -115,22 +116,30 @@ class Release:
         if not self._services.binding.usable:
             self.settle(BackendError(self.calls.name, "the manager was closed", transient=True))
             return
-        call = self.calls.release(self._owner, self._ttl_ms, left, self._ending, self._tainted)
-        self._call = call
+        self._call = call = self._request()
         call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self.settle
         self._services.backend.write(call)
+
+    def _request(self) -> Call[ReleaseOutcome]:
+        args = self._owner, self._ttl_ms, self._left, self._ending, self._tainted
+        hold = self._hold
+        if self._left or hold is None or not hold.kept_until or hold.kept_until <= self._services.clock.now():
+            return self.calls.release(*args)
+        # Not how much is left from now on: that is known only where the request is decided, and when.
+        cut_ms = max(0, int((hold.expiry - hold.kept_until) * 1000))
+        return cast(KeepingCalls, self.calls).release(*args, cut_ms=cut_ms)
 
     def taint(self) -> None:
         """An earlier request of this owner went unanswered: what is written from now on leaves a tombstone."""
         self._tainted = True
         if self._call is not None:
-            self._call.become(self.calls.release(self._owner, self._ttl_ms, self._left, self._ending, True))
+            self._call.become(self._request())
 
     def _unanswered(self) -> bool:
         # The first time at once, and however late: what the owner asked for before may have been held up just as long,
         # and run only now; then the lock is new, or extended. A request that ends every connection must not do it while
-        # others need answers, nor for ever.
+        # others need answers, nor forever.
         again = not self.resent
         self.resent = True
         self.taint()

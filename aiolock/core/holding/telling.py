@@ -129,13 +129,13 @@ def tell_renewed(services: Services, hold: Hold, deadline: float, pttl: int, sen
 
 
 def tell_released(services: Services, hold: Hold, handed_on: bool, detached: bool = False) -> None:
-    """One level of a hold was given back. The caller has asked whether anyone wants to know."""
+    """One level of a hold was returned. The caller has asked whether anyone wants to know."""
     held = _since(services, hold.began)
     services.observers.tell(Released(*_of(hold), hold.depth, held, handed_on, detached))
 
 
 def tell_abandoned(services: Services, hold: Hold, collected: bool = False) -> None:
-    """One level of a hold was given back, and not by its user."""
+    """One level of a hold was returned, and not by its user."""
     services.observers.tell(Abandoned(*_of(hold), hold.depth, _since(services, hold.began), collected))
 
 

@@ -37,8 +37,8 @@ class Gathering(QueueEntry):
     reservation is not a hold, and may be taken away at any time. Only a request that is granted all names ends the
     wait.
 
-    If it gathers in vain for too long, it gives back what it has, and stands again. Its number is the same in all
-    queues and for good, even with another owner id: so it gets older than all others, and then no one takes anything
+    If it gathers without success for too long, it returns what it has, and stands again. Its number is the same in all
+    queues and permanently, even with another owner id: so it gets older than all others, and then no one takes anything
     from it.
 
     Args:
@@ -60,7 +60,7 @@ class Gathering(QueueEntry):
         self._number = 0
         self._part = ""  # the name that is in the way for the longest; while it stands, the name where it queues
         self._again = False  # something happened since the request on its way was written
-        self._limit = math.inf  # clock time at which it gives back what it has; never if it has nothing
+        self._limit = math.inf  # clock time at which it returns what it has; never if it has nothing
 
     # Asking.
 

@@ -257,7 +257,7 @@ class LocalQueue:
                 self.ask(one)
 
     def lost_part(self, entry: QueueEntry, refusal: Refused) -> None:
-        """The entry has lost some of what it had: it gives back the rest, and the process asks anew."""
+        """The entry has lost some of what it had: it returns the rest, and the process asks again."""
         if entry.waiter is not None:
             self.refused(entry, refusal)
         else:

@@ -222,7 +222,7 @@ class QueueEntry:
             self.queue.seen_at = sent_at
         self._states = True  # as all later requests do
         if outcome.pttl == 0:
-            self.verify()  # more come and go than one request may let in or end
+            self.verify()  # more come and go than one request may admit or end
         else:
             self.schedule()
 

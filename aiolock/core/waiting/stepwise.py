@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOST_PART: Line = Line(
     Log("aiolock.queue"),
     WARNING,
-    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it anew: %(explanation)s",
+    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it again: %(explanation)s",
     "lost parts of %(count)d more locks while waiting for the rest: %(lock_names)s",
 )
 
@@ -37,8 +37,8 @@ class Stepwise(Gathering):
     No request reaches two slots, or has more names than a server looks at in a millisecond. So it takes the groups one
     after the other, each as `Gathering` does: first that of the lowest slot, and in a slot that of the first names. All
     processes have the same order of names, so no two of them ever wait for each other.
-    Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it gives back all of them at once,
-    and the process asks anew.
+    Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it returns all of them at once,
+    and the process asks again.
 
     Each group has a fence of its own, the last one's is the greatest. When it has them all it raises the others to
     that, in one renewal of all: so there is one fence, greater than every earlier one of each name and less than every
@@ -212,7 +212,7 @@ class Stepwise(Gathering):
         self._let_go()
 
     def _let_go(self) -> None:
-        """What it has is held by other means, or given back."""
+        """What it has is held by other means, or returned."""
         held, self._held = self._held, ()
         for partial in held:
             partial.end()

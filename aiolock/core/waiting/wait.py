@@ -41,7 +41,7 @@ class Wait:
         failure: why an attempt after that got no verdict.
         attempts: how often it was refused, queued or refreshed, or got no verdict; also the answer that granted it.
         failures: how often in a row it got no verdict.
-        queue_number: its number in the queue, also after the server has forgotten it; 0 if it is unknown.
+        queue_number: its number in the queue, even after the server has forgotten it; 0 if it is unknown.
         free_at: clock time at which the name may be free, as far as the server has told.
         sent_at: clock time at which the request was written that was last answered "queued"; None if none was.
     """

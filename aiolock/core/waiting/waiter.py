@@ -188,7 +188,7 @@ class Waiter:
     # Its time.
 
     def wait_again(self) -> None:
-        """What it was granted is lost: it waits anew."""
+        """What it was granted is lost: it waits again."""
         runtime = self._queue.runtime
         self.entry = self.hold = None
         self.outcome = asyncio.Future(loop=runtime.binding.loop)

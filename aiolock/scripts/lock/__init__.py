@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..base import Call, Combiner, Ending, Part, Script, as_flag, copied
+from ..base import Arg, Call, Combiner, Ending, Part, Script, as_flag, copied
 from ..bid import Bid, told
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
@@ -97,6 +97,7 @@ class LockCalls:
     weight = 1
     transfers = True
     one_refresh = True
+    keeps = True
     renew_many = renew
 
     def __init__(self, keys: Keys, name: str, liveness_ms: int, *, ordered: bool = False, races: bool = False) -> None:
@@ -156,7 +157,9 @@ class LockCalls:
         bid = bid._replace(liveness_ms=self._liveness_ms, counted=False)
         return self.transfer(owner, fence, bid, over=2, tainted=tainted)
 
-    def release(self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool) -> Call[ReleaseOutcome]:
+    def release(
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+    ) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves the name and its queue.
 
         Args:
@@ -165,11 +168,13 @@ class LockCalls:
             left: levels left.
             ending: how the last one ends.
             tainted: a request of this owner went unanswered: leave a tombstone.
+            cut_ms: how much of its time ends with it: the name stays taken for the rest, by nobody; -1 for all.
         """
         grace = ttl_ms + GRACE_MS
         args = (owner, grace, self._channel)
-        if tainted or left or ending != "clean" or self.free_channel:
-            how = (ending, left, grace if tainted else 0, self.free_channel)
+        if tainted or left or ending != "clean" or self.free_channel or cut_ms >= 0:
+            how: tuple[Arg, ...] = (ending, left, grace if tainted else 0, self.free_channel)
+            how = (*how, cut_ms) if cut_ms >= 0 else how
             return Call(self.name, RELEASE, (*self._keys, self._keys[0] + DEAD + owner), (*args, *how))
         return Call(self.name, RELEASE, self._keys, args)
 
@@ -225,7 +230,8 @@ class AcquireArgs(NamedTuple):
 
 
 class ReleaseArgs(NamedTuple):
-    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' announces nothing.
+    """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' announces nothing, and
+    `cut_ms` -1 frees the name.
 
     A request leaves out defaults at its end: each word costs time to pack and to read.
     """
@@ -237,6 +243,7 @@ class ReleaseArgs(NamedTuple):
     left: int = 0
     dead_ms: int = 0
     channel: str = ""
+    cut_ms: int = -1
 
     @classmethod
     def of(cls, call: Call[Any]) -> ReleaseArgs:

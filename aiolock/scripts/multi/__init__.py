@@ -82,6 +82,7 @@ class MultiCalls:
     transfers = False
     queues = True
     one_refresh = False
+    keeps = False
 
     def __init__(self, keys: Keys, names: Sequence[str]) -> None:
         self.name: str = joined(names)
@@ -146,7 +147,7 @@ class MultiCalls:
     def give_back(self, owner: str, ttl_ms: int, keep: str) -> Call[ReleaseOutcome]:
         """End what the owner has reserved, and leave all queues except that of the name `keep`.
 
-        What it holds for good stays, so a late copy changes nothing. The answer means nothing.
+        What it holds permanently stays, so a late copy changes nothing. The answer means nothing.
         """
         call = self._release(GIVE_BACK, owner, ttl_ms, 0, "back", 0)
         at = 1 + 3 * self.names.index(keep)

@@ -86,10 +86,10 @@ class Summary:
         capacity: how much weight can be held.
         serial: of the last queue number or grant.
         fence: of the last holder that minted one.
-        process: what the last one that was let in says of itself.
+        process: what the last one that was admitted says of itself.
         abandoned: '1' if a holder that minted a fence did not end cleanly, and none minted one since.
         resized: '1' if the capacity was set.
-        shut: ms until which no one is let in.
+        shut: ms until which no one is admitted.
         state: what ends the scripts of 0.2 with an error; '0' if a process of 0.3.0 has come in between.
     """
 

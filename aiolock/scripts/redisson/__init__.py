@@ -62,6 +62,7 @@ class RLockCalls:
     queues = False
     transfers = False
     one_refresh = False
+    keeps = False
     renew_many = _renew
 
     def __init__(self, name: str, fenced: bool = False) -> None:

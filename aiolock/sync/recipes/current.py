@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
+from ...recipes.current import Current
 from ..lease import Lease
 
-_current: ContextVar[Lease | None] = ContextVar("aiolock.sync.exclusive", default=None)
-
-
-@contextmanager
-def running_under(lease: Lease | None) -> Iterator[None]:
-    """A decorated function runs in this block, under this lease; None: without its lock."""
-    token = _current.set(lease)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+_current = Current[Lease]("aiolock.sync.exclusive")
+running_under: Callable[[Lease | None], AbstractContextManager[None]] = _current.running_under
 
 
 def current_lease() -> Lease | None:

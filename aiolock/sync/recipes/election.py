@@ -91,7 +91,7 @@ class Election:
         called. Nothing else ends the function: it must look, or two processes lead after a loss.
 
         - If it returns after that, this process contends again; after `stop()`, this returns None.
-        - If it returns by itself, leadership is given up, and its result is returned: it has resigned for good.
+        - If it returns by itself, leadership is given up, and its result is returned: it has resigned permanently.
         - If it fails, the error is logged, and after the backoff this process contends again.
         - An outage of any length ends nothing.
 
