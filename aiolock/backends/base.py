@@ -162,7 +162,7 @@ class Backend(Protocol):
     def write(self, call: Call[Any]) -> None:
         """Do the same as `run`, without a future: `call.settle` gets the reply."""
         if call.parts:
-            from .spread import spread
+            from .spread import spread  # with the multi lock
 
             spread(call, self.post)
         else:
