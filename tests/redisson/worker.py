@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from redis.asyncio import Redis, Sentinel
+from redis.asyncio import Redis, RedisCluster, Sentinel
 
 from aiolock import Lease, LockManager
 from aiolock.redisson import Redisson
@@ -23,7 +23,7 @@ class Crew:
         redis: a client, for the counters that the locks protect.
     """
 
-    def __init__(self, locks: LockManager, redis: Redis) -> None:
+    def __init__(self, locks: LockManager, redis: Redis | RedisCluster) -> None:
         self._java, self._redis = Redisson(locks), redis
         self._leases: dict[tuple[str, str], list[Lease]] = {}
         self._made: dict[str, Any] = {}
@@ -122,26 +122,30 @@ class Crew:
         return torn
 
 
-def sentinels_of(url: str) -> tuple[list[tuple[str, int]], str]:
-    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`."""
-    places, _, service = url.removeprefix("sentinel://").partition("/")
+def places_of(url: str) -> tuple[list[tuple[str, int]], str]:
+    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`; a cluster's has no service."""
+    places, _, service = url.partition("://")[2].partition("/")
     pairs = (place.partition(":") for place in places.split(","))
     return [(host, int(port)) for host, _, port in pairs], service
 
 
 def manager(url: str, ttl: float) -> LockManager:
-    """A manager of a server, or of what Sentinels say is one."""
-    if not url.startswith("sentinel:"):
+    """A manager of a server, of what Sentinels say is one, or of a cluster."""
+    if url.startswith("redis:"):
         return LockManager(url, ttl=ttl)
-    addresses, service = sentinels_of(url)
+    addresses, service = places_of(url)
+    if url.startswith("cluster:"):
+        return LockManager.cluster([f"redis://{host}:{port}" for host, port in addresses], ttl=ttl)
     return LockManager.sentinel(addresses, service=service, ttl=ttl)
 
 
-def client(url: str) -> Redis:
+def client(url: str) -> Redis | RedisCluster:
     """A client of the same."""
-    if not url.startswith("sentinel:"):
+    if url.startswith("redis:"):
         return Redis.from_url(url)
-    addresses, service = sentinels_of(url)
+    addresses, service = places_of(url)
+    if url.startswith("cluster:"):
+        return RedisCluster(*addresses[0])
     return Sentinel(addresses).master_for(service)
 
 

@@ -25,15 +25,25 @@ NAME = "order:42"
     "make",
     [
         lambda: LockManager.quorum(["redis://a", "redis://b", "redis://c"]),
-        lambda: LockManager.cluster(["redis://a:1"]),
         lambda: LockManager("sqlite:///locks.db"),
     ],
-    ids=["quorum", "cluster", "sqlite"],
+    ids=["quorum", "sqlite"],
 )
 def test_where_it_cannot_be(make: Callable[[], LockManager]) -> None:
-    """Refused before anything is held. Kept by Abilities.need_single."""
+    """Refused before anything is held. Kept by Abilities.need_masters."""
     with pytest.raises(ConfigurationError, match="Redisson's locks need a manager of one Redis server"):
         Redisson(make())
+
+
+@pytest.mark.parametrize("name", ["a}b", "a{b", "{}ab", "a{}{b}"])
+def test_names_whose_keys_a_cluster_would_part(name: str) -> None:
+    """Kept by Redisson._keep_together."""
+    java = Redisson(LockManager.cluster(["redis://a:1"]))
+    for make in (java.lock, java.count_down_latch):
+        with pytest.raises(ConfigurationError, match="into several slots"):
+            make(name)
+    assert java.lock("a{b}c").name == "a{b}c"
+    assert Redisson(LockManager(MemoryBackend())).lock(name).name == name
 
 
 def test_what_it_cannot_be_made_of() -> None:
