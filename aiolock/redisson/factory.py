@@ -72,8 +72,8 @@ class Redisson:
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> RFairLock:
         """Return `getFairLock(name)`: first come, first served.
 
-        It nests with `lock()` of the same name in one task, as in Java. But who waits for one is not told of a release
-        of the other: use one of them for a name.
+        It nests with `lock()` of the same name in one task, as in Java. But a waiter of one gets no message of a
+        release of the other: use one of them for a name.
 
         Arguments and errors: as for `lock()`. No I/O.
         """
