@@ -97,7 +97,7 @@ class RWLock(Looking, TwoSides, Vacancy):
 
         Cost: one round trip for every 250 holders, again and again while it waits.
         """
-        return self._portal.call(self.name, lambda: self._core.request_release(grace))
+        return self.write.request_release(grace)
 
     def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.

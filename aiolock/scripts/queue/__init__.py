@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number, copied
+from ..base import DONT_QUEUE, Arg, Call, Combiner, Ending, Part, Script, as_number, copied
 from ..bid import Bid, wanting_slots
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
@@ -147,7 +147,7 @@ class QueueCalls:
         """Ask these owners to finish, or all that hold, from number `at` on. The answer says how many were looked at,
         and who was asked.
         """
-        args = (self._channel, self._capacity, at, *owners)
+        args: tuple[Arg, ...] = (self._channel, self._capacity, at, *owners)
         return Call(self.name, REQUEST_RELEASE, self._keys.queue, args)
 
     def set_capacity(self, capacity: int) -> Call[int]:
