@@ -10,7 +10,6 @@ from ..clock import Clock
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..record import Record
 from ..scripts.base import Call
-from .spread import spread
 
 if TYPE_CHECKING:
     from .turnstile import Turnstile
@@ -163,6 +162,8 @@ class Backend(Protocol):
     def write(self, call: Call[Any]) -> None:
         """Do the same as `run`, without a future: `call.settle` gets the reply."""
         if call.parts:
+            from .spread import spread  # with the multi lock
+
             spread(call, self.post)
         else:
             self.post(call)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import ClassVar
 
 from ..core.calls import Contention
-from ..core.policy import Policy
+from ..core.policy import Policy, check_duration
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..scripts.keys import check_name
 from ..scripts.multi import MultiCalls
 from ..scripts.multi.spread import multi_calls
+from .kinds import lock_calls
 from .lock import LockInfo, lock_info
 from .reentrant import Reentrant
+from .revocation import request_release
 from .vacancy import Vacancy
 
 MAX_NAMES = 10_000
@@ -72,6 +76,31 @@ class MultiLock(Reentrant, Vacancy):
         """
         answers = await self._runtime.ask(self._calls.info(), "looking at")
         return {name: lock_info(held) for name, held in zip(self.names, answers, strict=True) if held is not None}
+
+    async def request_release(self, grace: float | timedelta = 0.0, *, force: bool = False) -> bool:
+        """Ask who holds any of the names to finish, as `Lock.request_release()` does.
+
+        Args:
+            grace: seconds to wait until those holds have ended; 0 only asks.
+            force: end those that have not ended then.
+
+        Returns:
+            True if all holds that were asked to end have ended, or if nobody held any name.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+            ConfigurationError: a grace that cannot be; the manager is not entered, or closes.
+
+        Cancellation: holders may have been asked. Cost: that of `Lock.request_release()` for each name, at once.
+        """
+        seconds = check_duration(self.name, "grace", grace)
+        each = [lock_calls(self._runtime, name) for name in self.names]
+        try:
+            async with asyncio.TaskGroup() as group:
+                asking = [group.create_task(request_release(self._runtime, one, seconds, force)) for one in each]
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return all(one.result() for one in asking)
 
 
 def check_names(names: tuple[object, ...]) -> tuple[str, ...]:

@@ -94,6 +94,32 @@ async def test_info_is_of_its_parts(here: MultiLock, others: LockManager) -> Non
         assert (info.fence, info.holder.rpartition(":")[2]) == (lease.fence, str(os.getpid()))
 
 
+@pytest.mark.not_polling("a manager that polls hears no messages")
+async def test_its_holders_are_asked_to_finish(here: MultiLock, others: LockManager) -> None:
+    """Each of them, also another multi lock; it waits for the end of all these. Kept by `request_release`."""
+    assert await here.request_release()
+    async with asyncio.timeout(10.0):
+        async with others.lock("a") as plain, others.multi_lock("b", "c") as other:
+            asking = asyncio.ensure_future(here.request_release(grace=60.0))
+            await plain.wait_wanted()
+            await other.wait_wanted()
+            await plain.release()
+            await asyncio.sleep(0)
+            assert not asking.done()
+        assert await asking
+
+
+async def test_its_holders_are_forced_to_finish(here: MultiLock, others: LockManager) -> None:
+    lease = await others.multi_lock("b", "c").acquire()
+    assert not await here.request_release()
+    assert await here.request_release(force=True)
+    async with asyncio.timeout(10.0), here:
+        with pytest.raises(LockLost):
+            await lease.release()
+    with pytest.raises(ConfigurationError, match="grace"):
+        await here.request_release(grace=-1.0)
+
+
 @pytest.mark.parametrize("count", [64, 130])
 async def test_many_names(locks: LockManager, others: LockManager, place: Place, count: int) -> None:
     """In one script, and in pieces. Its name is short, and another's that differs in one of them."""
