@@ -39,7 +39,6 @@ class Abilities(Record):
             new master; 0.0 if they have, or if there is no such bound.
         messages: it delivers messages; otherwise waiters ask again and again.
         store: what it is called in errors.
-        single: all keys are on one server at a time.
         requests: returns requests about a name, with the methods of the scripts' own, by the kind of the primitive, the
             name, how much of it there is (a lock has 1), and how much an acquisition takes. None if scripts run.
             Otherwise the store keeps queues itself: there are locks, fair locks, read-write locks and semaphores, and
@@ -51,7 +50,6 @@ class Abilities(Record):
     notice: float = 0.0
     messages: bool = True
     store: str = "Redis"
-    single: bool = True
     requests: Callable[[str, str, int, int], Any] | None = None
     turnstile: Turnstile | None = None
 
@@ -64,15 +62,17 @@ class Abilities(Record):
         if self.store != "Redis":
             raise ConfigurationError(name, f"{what} need a Redis server, and {name!r} is kept in {self.store}")
 
-    def need_single(self, what: str) -> None:
-        """Raise if the locks are not on one Redis server; `what` needs one, in the plural, such as "Redisson's locks".
+    def need_masters(self, what: str) -> None:
+        """Raise unless one Redis server at a time has what a name has; `what` needs that, in the plural, such as
+        "Redisson's locks".
 
         Raises:
-            ConfigurationError: they are elsewhere, or on several.
+            ConfigurationError: a quorum has it, or another store.
         """
-        if self.store != "Redis" or not (self.queues and self.single):
+        if self.store != "Redis" or not self.queues:
             raise ConfigurationError(
-                "", f"{what} need a manager of one Redis server, or of its Sentinels: no cluster, quorum or other store"
+                "",
+                f"{what} need a manager of one Redis server, of a cluster, or of Sentinels: no quorum or other store",
             )
 
     def need_queues(self, name: str, what: str) -> None:
@@ -156,11 +156,20 @@ class Backend(Protocol):
         `BackendError`; cancelling it does not take the request back.
         """
         future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
+        self.write(call)
         return future
 
-    def post(self, call: Call[Any]) -> None:
+    def write(self, call: Call[Any]) -> None:
         """Do the same as `run`, without a future: `call.settle` gets the reply."""
+        if call.parts:
+            from .spread import spread  # with the multi lock
+
+            spread(call, self.post)
+        else:
+            self.post(call)
+
+    def post(self, call: Call[Any]) -> None:
+        """Do the same as `write`, for a call without parts."""
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """Listen on `channel` until `unsubscribe`; one listener per channel.

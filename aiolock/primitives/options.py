@@ -19,7 +19,7 @@ from ..usage import unknown_keyword
 
 
 class Default:
-    """Stands for a value that you did not give: "as the lock was made", where None means "no limit".
+    """A value that you did not give: "as the lock was made", where None means "no limit".
 
     Pass on `Default()` if your wrapper got no timeout.
     """

@@ -8,7 +8,7 @@ from .base import Primitive
 
 
 class Queueing(Primitive):
-    """First come, first served across processes; the server grants, and tells the next in line."""
+    """First come, first served across processes; the server grants, and notifies the next in line."""
 
     __slots__ = ()
 

@@ -8,6 +8,7 @@ from ..core.policy import Policy
 from ..errors import ConfigurationError
 from ..primitives.factory import LockFactory
 from ..primitives.options import LOCK, LockOptions
+from ..scripts.redisson.keys import RedissonKeys
 from ..usage import usage
 from .count_down_latch import RCountDownLatch
 from .fair_lock import RFairLock
@@ -27,7 +28,7 @@ class Redisson:
         locks: the manager, entered or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
+        ConfigurationError: its locks are on a quorum, or in another store than Redis.
 
     Example:
         ```python
@@ -43,7 +44,7 @@ class Redisson:
             raise ConfigurationError("", f"Redisson() needs an aiolock.LockManager, not {locks!r}")
         self._locks = locks
         self._runtime = locks._runtime
-        self._runtime.backend.abilities.need_single("Redisson's locks")
+        self._runtime.backend.abilities.need_masters("Redisson's locks")
 
     @usage(LOCK)
     def lock(self, name: str, **options: Unpack[LockOptions]) -> RLock:
@@ -71,8 +72,8 @@ class Redisson:
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> RFairLock:
         """Return `getFairLock(name)`: first come, first served.
 
-        It nests with `lock()` of the same name in one task, as in Java. But who waits for one is not told of a release
-        of the other: use one of them for a name.
+        It nests with `lock()` of the same name in one task, as in Java. But a waiter of one gets no message of a
+        release of the other: use one of them for a name.
 
         Arguments and errors: as for `lock()`. No I/O.
         """
@@ -104,10 +105,22 @@ class Redisson:
         Raises:
             ConfigurationError: a name that cannot be.
         """
-        return RCountDownLatch(self._runtime, name)
+        latch = RCountDownLatch(self._runtime, name)
+        self._keep_together(name)
+        return latch
 
     def _named(self, name: str, options: LockOptions) -> tuple[str, Policy]:
         name, policy = self._locks._named(name, options)
         if policy.metadata is not None:
             raise ConfigurationError(name, f"Redisson keeps no metadata of lock {name!r}: leave out metadata=")
+        self._keep_together(name)
         return name, policy
+
+    def _keep_together(self, name: str) -> None:
+        slot = self._runtime.backend.slot
+        if slot(name) != slot(RedissonKeys(name).channel):
+            raise ConfigurationError(
+                name,
+                f"the braces in {name!r} put Redisson's keys of that name into several slots of a cluster, as in Java: "
+                "use a name without braces, or with one {tag}",
+            )

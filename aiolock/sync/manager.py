@@ -261,7 +261,7 @@ class LockManager(SyncOnly, Renamed):
         """Return several locks as one, all or none: the same locks that `lock()` returns.
 
         Args:
-            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
+            names: 1 to 10,000 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
             options: as for `lock()`, but not `hold_at_least`.
 
         Errors: as for `lock()`. No I/O.

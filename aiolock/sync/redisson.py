@@ -221,7 +221,7 @@ class Redisson:
         locks: the manager, open or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
+        ConfigurationError: its locks are on a quorum, or in another store than Redis.
 
     Example:
         ```python

@@ -17,19 +17,24 @@ from tests.faults.scene import until
 
 
 class Connection:
-    """A node's connection, as far as it hears."""
+    """A node's connection, as far as it hears; `nearby` is its other half, by sharded pub/sub."""
 
-    def __init__(self) -> None:
+    def __init__(self, nearby: Connection | None = None) -> None:
         self.wake: Wake | None = None
         self.told: asyncio.Future[None] | None = None
+        self.nearby: Connection | None = nearby
 
     def subscribe(self, channel: str, wake: Wake, *, sharded: bool = False) -> asyncio.Future[None]:
+        if sharded and self.nearby is not None:
+            return self.nearby.subscribe(channel, wake)
         self.wake = wake
         self.told = asyncio.get_running_loop().create_future()
         return self.told
 
     def unsubscribe(self, channel: str) -> None:
         self.wake = None
+        if self.nearby is not None:
+            self.nearby.wake = None
 
     def hear(self, payload: str | BackendError | None) -> None:
         assert self.wake is not None
@@ -132,23 +137,100 @@ async def test_a_passing_refusal_is_repeated(make: Callable[[str], Made], monkey
     assert heard == [None]
 
 
-async def test_a_tagged_channel_moves(make: Callable[[str], Made]) -> None:
-    """What the old node still says is dropped."""
-    made, (one, two, three), heard = make("latch:{a}")
+Tagged = tuple[Subscription, Callable[[], tuple[Node, Connection, Connection]], list[object]]
+
+
+@pytest.fixture
+async def tagged() -> Tagged:
+    """A channel with a tag, what makes a node with its connection both ways, and what is heard; "map" if one is asked
+    for.
+    """
+    heard: list[object] = []
+    made = Subscription("latch:{a}", heard.append, lambda: heard.append("map"))
     assert made.slot is not None
-    node = Node(Address("node", 4))
-    connection = Connection()
-    node.backend, node.used = connection, True  # type: ignore[assignment]
-    late = one.wake
-    assert late is not None
+
+    def add() -> tuple[Node, Connection, Connection]:
+        node, nearby = Node(Address("node", 4)), Connection()
+        connection = Connection(nearby)
+        node.backend, node.used = connection, True  # type: ignore[assignment]
+        return node, connection, nearby
+
+    return made, add, heard
+
+
+async def test_a_tagged_channel_is_heard_both_ways(tagged: Tagged) -> None:
+    """And confirmed when both are. Kept by Subscription.join."""
+    made, add, heard = tagged
+    node, connection, nearby = add()
     made.move(node)
-    assert (one.wake, two.wake, three.wake) == (None, None, None)
-    late("old")
+    nearby.hear(None)
+    assert (heard, made.future.done()) == ([], False)
     connection.hear(None)
-    connection.hear("new")
-    assert heard == [None, "new"]
+    await made.future
+    nearby.hear("0")
+    connection.hear("0")
+    nearby.hear(None)  # after a reconnect
+    assert heard == [None, "0", "0", None]
     made.end()
-    assert connection.wake is None
+    assert (connection.wake, nearby.wake) == (None, None)
+
+
+async def test_a_tagged_channel_moves(tagged: Tagged) -> None:
+    """What the old node still says is dropped, and nothing of what the new one says. Kept by Subscription._heard."""
+    made, add, heard = tagged
+    (old, one, one_nearby), (new, two, two_nearby) = add(), add()
+    made.move(old)
+    one.hear("0")
+    late = one.wake, one_nearby.wake
+    made.move(new)
+    assert (one.wake, one_nearby.wake) == (None, None)
+    for wake in late:
+        assert wake is not None
+        wake("late")
+        wake(BackendError("", "late", transient=True))
+    two.hear(None)
+    two.hear("0")
+    two_nearby.hear("0")
+    assert heard == ["0", None, "0", "0"]
+    made.end()
+    assert (two.wake, two_nearby.wake) == (None, None)
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+async def test_a_slot_that_leaves_and_comes_back(
+    tagged: Tagged, monkeypatch: pytest.MonkeyPatch, at_first: bool
+) -> None:
+    """The map is asked for; a node that has the slot again is listened to. Kept by Subscription._lost_nearby."""
+    monkeypatch.setattr(subscriptions, "RETRY", 0.0)
+    made, add, heard = tagged
+    node, connection, nearby = add()
+    made.move(node)
+    first = nearby.told
+    if at_first:
+        nearby.refuse(BackendError("", "MOVED 1 node:2"))
+    else:
+        nearby.hear(BackendError("", "moved", transient=True))
+    connection.hear(None)
+    await until(lambda: nearby.told is not first)
+    nearby.hear("0")
+    assert heard == [*([] if at_first else ["map"]), None, *(["map"] if at_first else []), None, "0"]
+    made.end()
+
+
+async def test_a_node_without_sharded_channels(tagged: Tagged) -> None:
+    """It is not asked again. Kept by Subscription._answered_nearby."""
+    made, add, heard = tagged
+    node, connection, nearby = add()
+    made.move(node)
+    nearby.refuse(BackendError("", "unknown command 'SSUBSCRIBE'"))
+    connection.hear(None)
+    await made.future
+    await asyncio.sleep(0)
+    assert (heard, node.shards) == ([None], False)
+    again = Subscription("latch:{a}", heard.append, lambda: None)
+    nearby.wake = None
+    again.move(node)
+    assert nearby.wake is None
 
 
 async def test_slots_move_while_it_waits(make: Callable[[str], Made]) -> None:

@@ -107,8 +107,8 @@ def _repeats(test: pytest.Item, place: str) -> bool:
 
 
 def _means(test: pytest.Item, place: str) -> bool:
-    if test.path.name.startswith("test_redisson") and place not in ("memory", "redis", "polling"):
-        return False  # it is refused elsewhere
+    if test.path.name.startswith("test_redisson") and place not in ("memory", "redis", "polling", "cluster"):
+        return False  # it is refused elsewhere, or is the same
     if place == "polling" and test.get_closest_marker("not_polling") is not None:
         return False
     if place in QUEUES and test.path.name not in IN_QUEUES:

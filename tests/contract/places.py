@@ -198,7 +198,10 @@ class ClusterPlace(OneServer):
     def listeners(self, name: str, kind: str = "lock") -> int:
         if kind == "lock":
             return _processes(self, name)
-        return int(self.cluster.master_of(name).ask("PUBSUB", "NUMSUB", keys_of(name, kind).free)[1])
+        return self.subscribers(keys_of(name, kind).free)
+
+    def subscribers(self, channel: str) -> int:
+        return int(self.cluster.master_of(channel).ask("PUBSUB", "NUMSUB", channel)[1])
 
 
 class PollingPlace(RedisPlace):

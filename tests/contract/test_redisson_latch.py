@@ -10,7 +10,7 @@ from aiolock import BackendError, ConfigurationError, LockManager, WaitTimeout
 from aiolock.redisson import RCountDownLatch, Redisson
 from aiolock.scripts.redisson.latch import RLatchCalls
 
-from .places import Place, PollingPlace, RedisPlace, until
+from .places import ClusterPlace, Place, PollingPlace, RedisPlace, until
 
 NAME = "import:7"
 CHANNEL = f"redisson_countdownlatch__channel__{{{NAME}}}"
@@ -40,7 +40,7 @@ async def waiting(place: Place, latch: RCountDownLatch) -> asyncio.Task[None]:
 def _hears(place: Place, latch: RCountDownLatch) -> bool:
     if isinstance(place, PollingPlace):
         return bool(latch._runtime.gates)
-    if isinstance(place, RedisPlace):
+    if isinstance(place, RedisPlace | ClusterPlace):
         return bool(place.subscribers(CHANNEL))
     return bool(place.side.store.numsub(CHANNEL))  # type: ignore[attr-defined]
 

@@ -15,7 +15,7 @@ from aiolock.scripts.base import Call
 from aiolock.scripts.redisson import FORCE_RELEASE
 from tests.support.scripting import KEYS as OWN
 
-from .places import Place, PollingPlace, RedisPlace, renewed, revoked, until
+from .places import ClusterPlace, Place, PollingPlace, RedisPlace, renewed, revoked, until
 
 NAME = "order:42"
 CHANNEL = f"redisson_lock__channel:{{{NAME}}}"
@@ -54,7 +54,9 @@ def freed(place: Place) -> None:
 
 def listeners(place: Place) -> int:
     """How many managers listen to the name."""
-    return place.subscribers(CHANNEL) if isinstance(place, RedisPlace) else place.side.store.numsub(CHANNEL)  # type: ignore[attr-defined,no-any-return]
+    return (
+        place.subscribers(CHANNEL) if isinstance(place, RedisPlace | ClusterPlace) else place.side.store.numsub(CHANNEL)
+    )  # type: ignore[attr-defined,no-any-return]
 
 
 async def listens(place: Place) -> None:

@@ -13,7 +13,7 @@ from aiolock.redisson import Redisson, RPermitExpirableSemaphore
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.redisson.permits import PermitCalls
 
-from .places import Place, PollingPlace, RedisPlace, renewed, until
+from .places import ClusterPlace, Place, PollingPlace, RedisPlace, renewed, until
 
 NAME = "api:42"
 IDS, CHANNEL = f"{{{NAME}}}:timeout", f"redisson_sc:{{{NAME}}}"
@@ -42,7 +42,7 @@ def waiting(semaphore: RPermitExpirableSemaphore, count: int, place: Place) -> b
         return False
     if isinstance(place, PollingPlace):
         return True
-    if isinstance(place, RedisPlace):
+    if isinstance(place, RedisPlace | ClusterPlace):
         return bool(place.subscribers(CHANNEL))
     return bool(place.side.store.numsub(CHANNEL))  # type: ignore[attr-defined]
 

@@ -112,7 +112,7 @@ async def test_who_holds_it_is_told_without_them(locks: LockManager, here: Any, 
 
 
 async def test_one_that_asks_for_none(locks: LockManager, there: Any) -> None:
-    """It takes a permit without a number. Kept by Slotted.slot."""
+    """It takes a permit without a number. Kept by `first_slot()`."""
     async with locks.semaphore(NAME, 3) as lease, there as other:
         assert (lease.slots, other.slots) == ((), (0,))
         with pytest.raises(ConfigurationError, match="slots=True"):

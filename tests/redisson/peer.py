@@ -45,16 +45,22 @@ class Peer:
         command: what starts it.
         url: the server's.
         ttl_ms: the ttl of its locks without a ttl of their own: of a JVM the watchdog's.
+        more: arguments of the command.
 
     Attributes:
         id: what its owners begin with.
     """
 
-    def __init__(self, command: Sequence[str], url: str, ttl_ms: int) -> None:
+    def __init__(self, command: Sequence[str], url: str, ttl_ms: int, *more: str) -> None:
         self._ids = itertools.count(1)
         self._asked: dict[str, Future[Said]] = {}
         self._process = subprocess.Popen(
-            [*command, url, str(ttl_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT
+            [*command, url, str(ttl_ms), *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            cwd=ROOT,
         )
         assert self._process.stdout is not None
         _, self.id, self.version = self._process.stdout.readline().split()
@@ -114,10 +120,10 @@ def start_python(url: str, ttl_ms: int) -> Peer:
     return Peer([sys.executable, "-W", "error", "-m", "tests.redisson.worker"], url, ttl_ms)
 
 
-def start_java(version: str, url: str, ttl_ms: int) -> Peer:
-    """Start a JVM with a Redisson client."""
+def start_java(version: str, url: str, ttl_ms: int, *more: str) -> Peer:
+    """Start a JVM with a Redisson client; `more` as Driver.java has it."""
     options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-    return Peer(["java", *options, "-cp", classpath(version), "Driver"], url, ttl_ms)
+    return Peer(["java", *options, "-cp", classpath(version), "Driver"], url, ttl_ms, *more)
 
 
 @functools.cache

@@ -12,8 +12,8 @@ import redis
 
 from aiolock.testing.server import RedisServer
 
-from .peer import Peer, start_java, start_python
-from .trace import EFFECTS, GOLDEN, TTL_MS, Trace, in_one, scripts_of
+from .peer import start_java, start_python
+from .trace import EFFECTS, GOLDEN, LASTING_MS, TTL_MS, Trace, in_one, scripts_of
 
 TIMEOUT = ":rwlock_timeout:"
 
@@ -26,30 +26,24 @@ def raw(redis_server: RedisServer, redis_url: str) -> Iterator[redis.Redis]:
         raw.flushall()
 
 
-@pytest.fixture
-def traced(version: str, redis_server: RedisServer) -> Iterator[Peer]:
-    with start_java(version, redis_server.url, TTL_MS) as java:
-        yield java
-
-
 def test_ours_leave_and_tell_what_redisson_does(redis_server: RedisServer, raw: redis.Redis) -> None:
     """Without Java. But for deadlines in a fair lock's queue, which each side has of its own; ours have one timeout for
     all levels of a reader; and we tell holders of ours that a fair lock was ended by force.
     """
     url = redis_server.url
-    with start_python(url, TTL_MS) as a, start_python(url, TTL_MS) as b, start_python(url, TTL_MS) as c:
+    with start_python(url, LASTING_MS) as a, start_python(url, LASTING_MS) as b, start_python(url, LASTING_MS) as c:
         lines = list(Trace({"a": a, "b": b, "c": c}, raw).lines())
     lines.remove("  redisson_lock__channel:{F} <- 0")
     known = EFFECTS.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if TIMEOUT not in line] == [line for line in known if TIMEOUT not in line]
 
 
-def test_redisson_leaves_and_tells_what_it_did(traced: Peer, raw: redis.Redis) -> None:
-    assert list(Trace(in_one(traced), raw).lines()) == EFFECTS.read_text(encoding="utf-8").splitlines()
+def test_redisson_leaves_and_tells_what_it_did(version: str, redis_server: RedisServer, raw: redis.Redis) -> None:
+    with start_java(version, redis_server.url, LASTING_MS) as java:
+        assert list(Trace(in_one(java), raw).lines()) == EFFECTS.read_text(encoding="utf-8").splitlines()
 
 
-def test_its_scripts_are_known(traced: Peer, version: str, raw: redis.Redis) -> None:
+def test_its_scripts_are_known(version: str, redis_server: RedisServer, raw: redis.Redis) -> None:
     known = GOLDEN / f"scripts-{version.partition('.')[0]}.txt"
-    for _ in Trace(in_one(traced), raw).lines():
-        pass  # so that what it renews by itself is under way
-    assert scripts_of(traced, raw).splitlines() == known.read_text(encoding="utf-8").splitlines()
+    with start_java(version, redis_server.url, TTL_MS) as java:
+        assert scripts_of(java, raw).splitlines() == known.read_text(encoding="utf-8").splitlines()

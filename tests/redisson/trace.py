@@ -5,24 +5,31 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
 import redis
 
 from aiolock.testing.server import RedisServer
+from tests.support.scripting import wait_until
 
 from .peer import PATIENCE, Peer, Said, start_java
 
 GOLDEN = Path(__file__).parent / "golden"
 EFFECTS = GOLDEN / "effects.txt"
 OWNER = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}:\d+(?:~\d+)?")
+END = "redisson: the step is done"
+"""What is told on this channel comes after what the step told."""
 TTL_MS = 6000
+"""Of what is traced for its scripts: it is renewed before it is over."""
+LASTING_MS = 600_000
+"""Of what is traced for its effects: nobody renews it meanwhile, and it says 10 minutes for a whole minute."""
 STEPS = """
 a lock lock:L
 a lock lock:L
@@ -82,6 +89,8 @@ a countDown latch:C
 """.strip().splitlines()
 """A task or thread, and what it does; `waits` to be let in, until it has `entered`."""
 
+RENEWED = ("lock:A", "fair:B", "read:C", "write:D")
+
 
 class Trace:
     """Runs the steps in tasks, alone on a server.
@@ -101,13 +110,15 @@ class Trace:
     def lines(self) -> Iterator[str]:
         """What each step does."""
         self._told.psubscribe("redisson*")
-        while self._told.get_message(timeout=PATIENCE) is not None or not self._link.pubsub_numpat():
+        while not self._link.pubsub_numpat():
             continue
-        for step in STEPS:
+        for step, following in zip(STEPS, [*STEPS[1:], ""], strict=True):
             task, command, *words = step.split()
             yield f"{step}{self._do(task, command, words)}"
-            comes = "unlock" in command.lower() and self._waiting  # whoever waits for longest
-            yield from self._state(next(iter(self._waiting)) if comes else task)
+            comes, _, entered = following.partition(" ")
+            if entered == "entered":
+                wait([self._waiting[comes]], PATIENCE)
+            yield from self._state(comes if entered == "entered" else task)
         self._told.close()
 
     def _do(self, task: str, command: str, words: list[str]) -> str:
@@ -119,7 +130,6 @@ class Trace:
             self._waiting[task] = self._peers[task].ask(task, *words)
             while self._listening() == before:
                 time.sleep(0.01)
-            time.sleep(0.1)  # it asks once more when it listens
             return ""
         answer = self._peers[task].do(task, command, *words)
         return f" -> {answer}" if answer else ""
@@ -129,15 +139,16 @@ class Trace:
         return dict(self._link.pubsub_numsub(*channels))
 
     def _state(self, task: str) -> Iterator[str]:
-        time.sleep(0.05)  # whoever is let in by a step enters
         for key in sorted(self._link.scan_iter(), key=self._rank):
             text = key.decode()
             if not text.startswith(("redisson_unlock_latch", "aiolock_dead")):
                 pttl = self._link.pttl(key)
-                left = f", {-(-pttl // 1000)} s left" if pttl >= 0 else ""
+                left = f", {-(-pttl // 60_000)} min left" if pttl >= 0 else ""
                 yield self._named(f"  {text}: {self._value(key)}{left}", task)
-        while (message := self._told.get_message(timeout=0.05)) is not None:
-            yield self._named(f"  {message['channel'].decode()} <- {message['data'].decode()}", task)
+        self._link.publish(END, "")
+        while (message := self._told.get_message(timeout=PATIENCE)) is None or message["channel"].decode() != END:
+            if message is not None:
+                yield self._named(f"  {message['channel'].decode()} <- {message['data'].decode()}", task)
 
     @staticmethod
     def _rank(key: bytes) -> tuple[bool, bytes]:
@@ -165,11 +176,17 @@ def in_one(peer: Peer) -> dict[str, Peer]:
 
 
 def scripts_of(peer: Peer, link: redis.Redis) -> str:
-    """The Lua that a JVM loads for all of the steps."""
+    """The Lua that a JVM loads for all of the steps, and to renew."""
     link.script_flush()
     with link.monitor() as monitor:
         for _ in Trace(in_one(peer), redis.Redis.from_url(_url(link))).lines():
             pass
+        for what in RENEWED:
+            peer.do("a", "lock", what)
+        for what in RENEWED:
+            _, _, name = what.partition(":")
+            wait_until(functools.partial(_renewed, link, name, link.pttl(name)), PATIENCE)
+            peer.do("a", "unlock", what)
         link.echo("the end")
         lua = set()
         for command in iter(monitor.next_command, None):
@@ -180,6 +197,10 @@ def scripts_of(peer: Peer, link: redis.Redis) -> str:
     raise AssertionError
 
 
+def _renewed(link: redis.Redis, name: str, pttl: int) -> bool:
+    return link.pttl(name) > pttl
+
+
 def _url(link: redis.Redis) -> str:
     where = link.connection_pool.connection_kwargs
     return f"redis://{where['host']}:{where['port']}/{where.get('db', 0)}"
@@ -187,11 +208,14 @@ def _url(link: redis.Redis) -> str:
 
 def main() -> None:
     (version,) = sys.argv[1:]
-    with RedisServer.start() as server, start_java(version, server.url, TTL_MS) as java:
+    with RedisServer.start() as server:
         link = redis.Redis.from_url(server.url)
-        EFFECTS.write_text("\n".join(Trace(in_one(java), link).lines()) + "\n", encoding="utf-8")
+        with start_java(version, server.url, LASTING_MS) as java:
+            EFFECTS.write_text("\n".join(Trace(in_one(java), link).lines()) + "\n", encoding="utf-8")
         link.flushall()
-        (GOLDEN / f"scripts-{version.partition('.')[0]}.txt").write_text(scripts_of(java, link), encoding="utf-8")
+        with start_java(version, server.url, TTL_MS) as java:
+            known = GOLDEN / f"scripts-{version.partition('.')[0]}.txt"
+            known.write_text(scripts_of(java, link), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
-from redis.asyncio import Redis, Sentinel
+from redis.asyncio import Redis, RedisCluster, Sentinel
 
-from aiolock import Lease, LockManager
-from aiolock.redisson import Redisson
+from aiolock import Lease, Lock, LockManager
+from aiolock.redisson import Redisson, RLock
 
 Words = list[str]
 
@@ -23,8 +25,8 @@ class Crew:
         redis: a client, for the counters that the locks protect.
     """
 
-    def __init__(self, locks: LockManager, redis: Redis) -> None:
-        self._java, self._redis = Redisson(locks), redis
+    def __init__(self, locks: LockManager, redis: Redis | RedisCluster) -> None:
+        self._locks, self._java, self._redis = locks, Redisson(locks), redis
         self._leases: dict[tuple[str, str], list[Lease]] = {}
         self._made: dict[str, Any] = {}
         self._orders: dict[str, asyncio.Queue[Words]] = {}
@@ -51,6 +53,8 @@ class Crew:
     def _lock(self, what: str) -> Any:
         if what not in self._made:
             kind, _, name = what.partition(":")
+            if kind == "both":
+                return _both(self._java.lock(name), self._locks.lock(name))
             if kind in ("read", "write"):
                 return getattr(self._java.rw_lock(name), kind)
             makes = {
@@ -59,6 +63,7 @@ class Crew:
                 "fair": self._java.fair_lock,
                 "permits": self._java.permit_expirable_semaphore,
                 "latch": self._java.count_down_latch,
+                "ours": self._locks.lock,
             }
             self._made[what] = makes[kind](name)
         return self._made[what]
@@ -122,26 +127,36 @@ class Crew:
         return torn
 
 
-def sentinels_of(url: str) -> tuple[list[tuple[str, int]], str]:
-    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`."""
-    places, _, service = url.removeprefix("sentinel://").partition("/")
+@contextlib.asynccontextmanager
+async def _both(theirs: RLock, ours: Lock) -> AsyncIterator[None]:
+    async with theirs, ours:
+        yield
+
+
+def places_of(url: str) -> tuple[list[tuple[str, int]], str]:
+    """The addresses and the service in `sentinel://HOST:PORT,HOST:PORT/SERVICE`; a cluster's has no service."""
+    places, _, service = url.partition("://")[2].partition("/")
     pairs = (place.partition(":") for place in places.split(","))
     return [(host, int(port)) for host, _, port in pairs], service
 
 
 def manager(url: str, ttl: float) -> LockManager:
-    """A manager of a server, or of what Sentinels say is one."""
-    if not url.startswith("sentinel:"):
+    """A manager of a server, of what Sentinels say is one, or of a cluster."""
+    if url.startswith("redis:"):
         return LockManager(url, ttl=ttl)
-    addresses, service = sentinels_of(url)
+    addresses, service = places_of(url)
+    if url.startswith("cluster:"):
+        return LockManager.cluster([f"redis://{host}:{port}" for host, port in addresses], ttl=ttl)
     return LockManager.sentinel(addresses, service=service, ttl=ttl)
 
 
-def client(url: str) -> Redis:
+def client(url: str) -> Redis | RedisCluster:
     """A client of the same."""
-    if not url.startswith("sentinel:"):
+    if url.startswith("redis:"):
         return Redis.from_url(url)
-    addresses, service = sentinels_of(url)
+    addresses, service = places_of(url)
+    if url.startswith("cluster:"):
+        return RedisCluster(*addresses[0])
     return Sentinel(addresses).master_for(service)
 
 

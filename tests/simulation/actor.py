@@ -152,6 +152,10 @@ class Actor:
                 await self._manager.lock(step.name).info()
             case "force":
                 await self._manager.lock(step.name).force_release()
+            case "redisson force":
+                java, name = Redisson(self._manager), step.name
+                lock = {"f": java.fair_lock(name), "r": java.rw_lock(name).write}.get(name, java.lock(name))
+                await lock.force_release()
             case "ask":
                 await self._manager.lock(step.name).request_release(step.seconds, force=step.n > 1)
             case "await":

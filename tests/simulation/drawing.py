@@ -50,6 +50,8 @@ def draw(seed: int | str) -> Plan:
 
 
 def _on_redisson(step: Step) -> Step:
+    if step.what == "force":
+        return replace(step, what="redisson force", name=Random(str(step)).choice("aabffrr"))
     if step.what not in HOLDING:
         return step
     kind, name = ON_REDISSON.get(step.what, ("redisson", step.name[:1]))

@@ -16,8 +16,9 @@ from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from aiolock.core.waiting.waiter import Waiter
-from aiolock.scripts import lock, queue
+from aiolock.scripts import lock, queue, redisson
 from aiolock.scripts.outcomes import Granted, Missing
+from aiolock.scripts.redisson import permits, rw
 from tests.support.lua import edit
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -155,6 +156,26 @@ def resent_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Release, "_judge", strict)
 
 
+def late_copy_holds(patch: pytest.MonkeyPatch) -> None:
+    """On Redisson's wire, a request that arrives late brings an ended owner back."""
+    edit(patch, [redisson.ACQUIRE], "if redis.call('EXISTS', KEYS[2]) == 1 then", "if false then")
+
+
+def queue_ignored(patch: pytest.MonkeyPatch) -> None:
+    """On Redisson's wire, a fair lock that is free is for whoever asks."""
+    edit(patch, [redisson.FAIR_ACQUIRE], "(rank == 1 or not places[1])", "true")
+
+
+def reader_beside_writer(patch: pytest.MonkeyPatch) -> None:
+    """On Redisson's wire, a reader comes in while another writes."""
+    edit(patch, [rw.READ_ACQUIRE], "~= 'read' then", "== '' then")
+
+
+def permit_too_many(patch: pytest.MonkeyPatch) -> None:
+    """On Redisson's wire, one more than there are is granted."""
+    edit(patch, [permits.ACQUIRE], "if free < count then", "if free + 1 < count then")
+
+
 def kept_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A name that should stay taken is free with its release."""
     patch.setattr(Hold, "kept_until", 0.0)
@@ -200,3 +221,5 @@ MUTATIONS: dict[Mutation, int] = {
     slots_stay: 0,
 }
 """Each with a seed from which it is soon found."""
+ON_REDISSON: dict[Mutation, int] = {late_copy_holds: 60, queue_ignored: 25, reader_beside_writer: 0, permit_too_many: 0}
+"""The same, of plans on that wire."""

@@ -180,12 +180,15 @@ class Server:
         if not connection.open:
             return b""
         held = locks.of_key(self.store, words[0]) if script is lock.FORCE_RELEASE else None
+        on_redisson = redisson_wire.owners(self.store, words[0]) if script in redisson_wire.FORCING else []
         try:
             reply = commands.run(self.store, script.lua, words[:keys], words[keys:])
         except ErrorReply as error:
             raise Refusal(str(error)) from None
         if held is not None and reply == 1:
             self.forced(held.holder, held.fence)
+        for owner in on_redisson:
+            self.forced(owner, 0)
         if script.name == "release" and str(as_text(reply)).startswith("released"):
             self.released.add(words[keys:][0])
         self.world.note(script.name, f"{number}: {short(words[keys:])} -> {short(reply)}", connection.name)

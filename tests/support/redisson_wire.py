@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from aiolock.scripts.redisson import FAIR_FORCE_RELEASE, FORCE_RELEASE, latch, permits, rw
 from aiolock.scripts.redisson import __file__ as __file__
-from aiolock.scripts.redisson import latch, permits, rw
 from aiolock.scripts.redisson.keys import RedissonKeys
 from aiolock.scripts.store import Store, WrongType
 
 SCRIPTS = (*rw.SCRIPTS, *permits.SCRIPTS, *latch.SCRIPTS)
+FORCING = (FORCE_RELEASE, FAIR_FORCE_RELEASE, rw.FORCE_RELEASE)
+"""Those that end what others hold."""
 
 
 def kept(store: Store, kind: str, name: str, owner: str) -> int:
@@ -31,6 +33,11 @@ def kept(store: Store, kind: str, name: str, owner: str) -> int:
     return 0
 
 
+def owners(store: Store, key: str) -> list[str]:
+    """Who holds a lock, or one side of a read-write lock."""
+    return [one.removesuffix(":write") for one in store.hgetall(key) if one != "mode"]
+
+
 def holders(store: Store) -> Iterator[tuple[str, str]]:
     """The owners of what is held, and its keys."""
     for key in [*store.keys()]:
@@ -41,7 +48,7 @@ def holders(store: Store) -> Iterator[tuple[str, str]]:
                 now_ms = store.wall_us() // 1000
                 yield from ((one.partition("#")[0], key) for expires, one in store.ranked(key) if expires > now_ms)
             else:
-                yield from ((one.removesuffix(":write"), key) for one in store.hgetall(key) if one != "mode")
+                yield from ((owner, key) for owner in owners(store, key))
         except WrongType:
             continue
 

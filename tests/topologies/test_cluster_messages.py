@@ -8,9 +8,11 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import redis
 
 from aiolock import LockManager, LossReason
 from aiolock.backends.cluster import sharded
+from aiolock.redisson import Redisson
 from tests.support import acl, redis_cli
 from tests.support.cluster import Cluster
 from tests.support.cluster_node import ClusterNode
@@ -145,6 +147,66 @@ async def test_the_slot_moves_while_it_waits(masters_only: Cluster) -> None:
         async with asyncio.timeout(ENOUGH):
             await (await waiting).release()
         assert broadcasts(masters_only) == before
+
+
+JAVA = "6b1c9a54-7c0e-4f3b-9c55-0d6f3b1f8a11:51"
+
+
+def asked(node: ClusterNode) -> int:
+    """How many scripts it has run."""
+    (line,) = (line for line in node.text("INFO", "commandstats").splitlines() if line.startswith("cmdstat_evalsha:"))
+    return int(line.partition("calls=")[2].partition(",")[0])
+
+
+@pytest.mark.parametrize("how", ["SPUBLISH", "PUBLISH"])
+async def test_who_shares_its_channel_is_heard_either_way(cluster: Cluster, how: str) -> None:
+    """Redisson tells by the first if there is one. Kept by Subscription.join."""
+    (name,) = cluster.names_on(cluster.masters[1])
+    node, channel = cluster.master_of(name), f"redisson_lock__channel:{{{name}}}"
+    node.ask("HSET", name, JAVA, 1)
+    async with two(cluster) as (one, _):
+        waiting = asyncio.ensure_future(Redisson(one).lock(name).acquire())
+        for listed in ("CHANNELS", "SHARDCHANNELS"):
+            await cluster.until(lambda listed=listed: channel in node.text("PUBSUB", listed))  # type: ignore[misc]
+        for _ in range(4):  # its confirmations count as messages, which are fewer
+            before = asked(node)
+            node.ask(how, channel, "0")
+            await cluster.until(lambda before=before: asked(node) > before)  # type: ignore[misc]
+        node.ask("DEL", name)
+        node.ask(how, channel, "0")
+        async with asyncio.timeout(ENOUGH):
+            await (await waiting).release()
+
+
+@pytest.mark.usefixtures("counted")
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("how", ["ssubscribe", "subscribe"])
+async def test_who_shares_our_channel_is_told_as_it_hears(cluster: Cluster, how: str, waits: bool) -> None:
+    """Whether one of ours waits, too; and all nodes are told only if it hears no other way. Kept by sharded.lua."""
+    (name,) = cluster.names_on(cluster.masters[1])
+    node, channel = cluster.master_of(name), f"redisson_lock__channel:{{{name}}}"
+    async with two(cluster) as (one, other):
+        lease = await Redisson(one).lock(name).acquire()
+        with node.link.pubsub() as hearing:
+            getattr(hearing, how)(channel)
+            assert await heard(hearing) == "confirmed"
+            waiting = asyncio.ensure_future(Redisson(other).lock(name).acquire()) if waits else None
+            count = "PUBSUB", {"subscribe": "NUMSUB", "ssubscribe": "SHARDNUMSUB"}[how], channel
+            await cluster.until(lambda: node.ask(*count)[1] == 1 + waits)
+            before = broadcasts(cluster)
+            await lease.release()
+            assert await heard(hearing) == "0"
+            assert (broadcasts(cluster) > before) == (how == "subscribe")
+            if waiting is not None:
+                async with asyncio.timeout(ENOUGH):
+                    await (await waiting).release()
+
+
+async def heard(hearing: redis.client.PubSub) -> str:
+    """The next message, or that it hears."""
+    message = await asyncio.to_thread(hearing.get_message, timeout=ENOUGH)
+    assert message is not None
+    return message["data"].decode() if isinstance(message["data"], bytes) else "confirmed"
 
 
 def managers_on(node: ClusterNode) -> list[str]:

@@ -181,13 +181,13 @@ async def test_wanted_again_while_it_ends(channels: Channels, leaving: Listener)
     """The push that ends the old one does not end the new one, which gets the messages. Kept by Channels.end."""
     heard: list[object] = []
     wanted = Listener(b"m:{a}", heard.append, asyncio.get_running_loop().create_future(), True)
-    channels.deliver(b"m:{a}", b"too early")
+    channels.deliver(b"m:{a}", b"too early", sharded=True)
     channels.add(wanted)
-    channels.deliver(b"m:{a}", b"x")
+    channels.deliver(b"m:{a}", b"x", sharded=True)
     channels.end(b"m:{a}")
     channels.left(leaving)
     channels.confirm(wanted)
-    channels.deliver(b"m:{a}", b"y")
+    channels.deliver(b"m:{a}", b"y", sharded=True)
     assert heard == ["x", None, "y"]
     channels.end(b"m:{a}")
     assert isinstance(heard[-1], BackendError)

@@ -19,6 +19,7 @@ class Node:
         address: as given.
         backend: its connection; set at once.
         used: the backend is open.
+        shards: sharded pub/sub has not been refused.
         idle_at: loop time since which it has had no slots; None while it has some.
         claim: the newest that was heard of.
         missed_at: loop time of the last map, if it was unreachable when that came; otherwise -inf.
@@ -29,6 +30,7 @@ class Node:
     def __init__(self, address: Address) -> None:
         self.address: Address = address
         self.used: bool = False
+        self.shards: bool = True
         self.idle_at: float | None = None
         self.claim: Claim = Claim("", 0)
         self.missed_at: float = -math.inf

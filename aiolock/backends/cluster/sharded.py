@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from weakref import WeakSet
 
 from ...errors import BackendError
 from ...log import Log
@@ -52,7 +51,6 @@ class ShardedChannels:
         self._heard = heard
         self._ended = ended
         self._places: dict[str, _Place] = {}
-        self._denied: WeakSet[Node] = WeakSet()
         self._sweep: asyncio.TimerHandle | None = None
 
     def attend(self, key: str, node: Node) -> None:
@@ -63,7 +61,7 @@ class ShardedChannels:
         if place is not None and place.node is node:
             place.used_at = loop.time()
             return
-        if tag is None or not node.used or node in self._denied:
+        if tag is None or not node.used or not node.shards:
             return
         if place is not None and place.node.used:
             place.node.backend.unsubscribe(channel)
@@ -104,7 +102,7 @@ class ShardedChannels:
         if not isinstance(error, BackendError) or not self._forget(channel, place):
             return
         if not error.transient and "MOVED" not in str(error):
-            self._denied.add(place.node)
+            place.node.shards = False
             logger.info("messages between processes go to all nodes of the cluster: %s", error)
 
     def _forget(self, channel: str, place: _Place) -> bool:

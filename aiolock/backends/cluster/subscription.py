@@ -1,4 +1,4 @@
-"""One channel of the cluster: with a tag, on the owner of its slot; without, on every node in use."""
+"""One channel of the cluster: with a tag, on the owner of its slot, both ways; without, on every node in use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from functools import partial
 
 from ...errors import BackendError
+from ...log import Log
 from ...scripts.base import resolve
 from ..base import Wake
 from .node import Node
 from .sharded import ShardedChannels
 from .slots import slot_of, tag_of
+
+logger: Log = Log("aiolock.cluster")
 
 RETRY = 1.0
 REPEATED = 1.0
@@ -25,7 +28,8 @@ class Subscription:
     node. So a manager listens wherever its requests run. A copy of a message that came by way of another node first is
     dropped.
 
-    What waits for a message also listens nearer by, where there are no copies: see `ShardedChannels`.
+    What waits for a message also listens nearer by, where there are no copies: see `ShardedChannels`. A channel with a
+    tag is heard by sharded pub/sub, too: clients that are not ours decide by which way they tell.
 
     Args:
         channel: its name.
@@ -49,6 +53,7 @@ class Subscription:
         self._loop = asyncio.get_running_loop()
         self._wake = wake
         self._nodes: set[Node] = set()
+        self._nearby: Node | None = None  # where a channel with a tag is heard by sharded pub/sub
         self._first: dict[str, Node] = {}
         self._before: dict[str, Node] = {}
         self._since = 0.0
@@ -58,6 +63,8 @@ class Subscription:
         """Listen on a node, if it is used."""
         if node.used and node not in self._nodes and not self._over:
             self._nodes = {other for other in self._nodes if other.used} | {node}
+            if self.slot is not None:
+                self._listen_nearby(node)  # first: once the other is confirmed, so is this one
             told = node.backend.subscribe(self.channel, partial(self._heard, node))
             told.add_done_callback(partial(self._answered, node))
 
@@ -67,6 +74,35 @@ class Subscription:
             self._nodes.discard(other)
             other.backend.unsubscribe(self.channel)
         self.join(node)
+
+    def _listen_nearby(self, node: Node) -> None:
+        if node.shards and node.used and node in self._nodes and self._nearby is not node and not self._over:
+            self._nearby = node
+            told = node.backend.subscribe(self.channel, partial(self._on_nearby, node), sharded=True)
+            told.add_done_callback(partial(self._answered_nearby, node))
+
+    def _on_nearby(self, node: Node, payload: str | BackendError | None) -> None:
+        if self._over or self._nearby is not node:
+            return
+        if isinstance(payload, BackendError):
+            self._lost_nearby(node)
+        elif payload is not None or self.future.done():
+            self._wake(payload)
+
+    def _answered_nearby(self, node: Node, told: asyncio.Future[None]) -> None:
+        error = None if told.cancelled() else told.exception()
+        if not isinstance(error, BackendError) or self._over or self._nearby is not node:
+            return
+        if error.transient or "MOVED" in str(error):
+            self._lost_nearby(node)
+        else:
+            node.shards, self._nearby = False, None
+            logger.info("messages between processes go to all nodes of the cluster: %s", error)
+
+    def _lost_nearby(self, node: Node) -> None:
+        self._nearby = None
+        self._loop.call_later(RETRY, self._listen_nearby, node)
+        self._ended()
 
     def end(self) -> None:
         """Stop listening."""
@@ -82,7 +118,9 @@ class Subscription:
         resolve(self.future, error)
 
     def _heard(self, node: Node, payload: str | BackendError | None) -> None:
-        if self._over or node not in self._nodes or (isinstance(payload, str) and self._known(node, payload)):
+        if self._over or node not in self._nodes:
+            return
+        if self.slot is None and isinstance(payload, str) and self._known(node, payload):
             return
         self._wake(payload)
         if payload is None and not self.future.done():

@@ -198,9 +198,9 @@ class RedisBackend(Backend):
 
     def unsubscribe(self, channel: str) -> None:
         """See `Backend.unsubscribe`."""
-        ending = self._channels.remove(channel.encode())
-        if ending is not None and self._session is not None:
-            self._session.put_off(ending)
+        for ending in self._channels.remove(channel.encode()):
+            if self._session is not None:
+                self._session.put_off(ending)
 
     async def aclose(self) -> None:
         """See `Backend.aclose`; harmless if it is already closed."""

@@ -64,7 +64,7 @@ class Leave(NamedTuple):
 
 
 class Channels:
-    """The listeners by channel.
+    """The listeners by channel. One channel can have two: what is published, and what is published by SPUBLISH.
 
     Args:
         again: repeats a SUBSCRIBE that was refused for a temporary reason.
@@ -72,51 +72,59 @@ class Channels:
 
     def __init__(self, again: Callable[[Listener], None]) -> None:
         self._listeners: dict[bytes, Listener] = {}
+        self._sharded: dict[bytes, Listener] = {}
         self._again = again
 
     def all(self) -> list[Listener]:
         """All that are wanted on a new connection; what was to end with the old one has."""
-        for listener in [listener for listener in self._listeners.values() if listener.leaving]:
+        for listener in [listener for listener in self._sharded.values() if listener.leaving]:
             self.left(listener)
-        return list(self._listeners.values())
+        return [*self._listeners.values(), *self._sharded.values()]
 
     @property
     def unconfirmed(self) -> bool:
         """Whether one of them awaits its first confirmation."""
-        return any(not listener.confirmed for listener in self._listeners.values())
+        return any(not listener.confirmed for listener in (*self._listeners.values(), *self._sharded.values()))
 
     def add(self, listener: Listener) -> None:
-        """Listen; a previous listener on that channel no longer does."""
-        self.remove(listener.channel)
-        self._listeners[listener.channel] = listener
+        """Listen; a previous listener on that channel, to the same messages, no longer does."""
+        earlier = self._like(listener).get(listener.channel)
+        if earlier is not None:
+            _cancel(earlier)
+        self._like(listener)[listener.channel] = listener
 
-    def remove(self, channel: bytes) -> Unsubscribe | Leave | None:
-        """Stop listening; return what is to be written, None if there was no listener.
+    def remove(self, channel: bytes) -> list[Unsubscribe | Leave]:
+        """Stop listening; return what is to be written.
 
         A sharded one gets messages until it has `left`: the server counts on it until then.
         """
-        listener = self._listeners.get(channel)
-        if listener is None:
-            return None
-        listener.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))
-        if listener.sharded:
+        written: list[Unsubscribe | Leave] = []
+        listener = self._listeners.pop(channel, None)
+        if listener is not None:
+            _cancel(listener)
+            written.append(Unsubscribe(channel))
+        listener = self._sharded.get(channel)
+        if listener is not None:
+            _cancel(listener)
             listener.leaving = True
-            return Leave(listener)
-        del self._listeners[channel]
-        return Unsubscribe(channel)
+            written.append(Leave(listener))
+        return written
 
     def left(self, listener: Listener) -> None:
         """The server delivers nothing more to this listener."""
         if self.has(listener):
-            del self._listeners[listener.channel]
+            del self._like(listener)[listener.channel]
 
     def has(self, listener: Listener) -> bool:
         """Whether it still listens."""
-        return self._listeners.get(listener.channel) is listener
+        return self._like(listener).get(listener.channel) is listener
 
-    def deliver(self, channel: bytes, payload: bytes) -> None:
+    def _like(self, listener: Listener) -> dict[bytes, Listener]:
+        return self._sharded if listener.sharded else self._listeners
+
+    def deliver(self, channel: bytes, payload: bytes, sharded: bool = False) -> None:
         """A message arrived."""
-        listener = self._listeners.get(channel)
+        listener = (self._sharded if sharded else self._listeners).get(channel)
         if listener is not None:
             try:
                 listener.wake(payload.decode(errors="replace"))
@@ -141,7 +149,7 @@ class Channels:
             logger.warning("after a reconnect %s; messages are missed until it is granted", failure)
             asyncio.get_running_loop().call_later(RETRY, self._again, listener)
             return
-        del self._listeners[listener.channel]
+        self.left(listener)
         if listener.confirmed:
             self._wake(listener, failure)
         else:
@@ -149,10 +157,10 @@ class Channels:
 
     def end(self, channel: bytes) -> None:
         """The server will not deliver any more: the channel's slot has left it."""
-        listener = self._listeners.get(channel)
+        listener = self._sharded.get(channel)
         if listener is None or not listener.confirmed:
             return  # it is the end of an earlier one, whose channel this one wants again
-        del self._listeners[channel]
+        del self._sharded[channel]
         if not listener.leaving:
             failure = BackendError("", "the slot of a channel has moved", transient=True)
             listener.fail(failure)
@@ -160,12 +168,17 @@ class Channels:
 
     def clear(self, error: BackendError) -> None:
         """End all listeners."""
-        for listener in self._listeners.values():
-            listener.fail(error)
-        self._listeners.clear()
+        for listeners in (self._listeners, self._sharded):
+            for listener in listeners.values():
+                listener.fail(error)
+            listeners.clear()
 
     def _wake(self, listener: Listener, payload: str | BackendError | None) -> None:
         try:
             listener.wake(payload)
         except Exception:
             logger.exception(FAILED)
+
+
+def _cancel(listener: Listener) -> None:
+    listener.fail(BackendError("", "the subscription was cancelled before it was confirmed", transient=True))

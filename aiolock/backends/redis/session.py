@@ -287,7 +287,7 @@ class Session:
                 return
             if not self.replies.receive(reply):
                 if reply[0] == b"smessage":
-                    self._channels.deliver(reply[1], reply[2])
+                    self._channels.deliver(reply[1], reply[2], sharded=True)
                 elif reply[0] == b"sunsubscribe":
                     self._channels.end(reply[1])
                 return

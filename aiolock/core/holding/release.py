@@ -119,7 +119,7 @@ class Release:
         self._call = call = self._request()
         call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self.settle
-        self._services.backend.post(call)
+        self._services.backend.write(call)
 
     def _request(self) -> Call[ReleaseOutcome]:
         args = self._owner, self._ttl_ms, self._left, self._ending, self._tainted

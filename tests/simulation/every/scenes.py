@@ -55,8 +55,19 @@ SCENES: dict[str, Plan] = {
     ),
     "condition": _scene((0, 0.0, [Step("await")]), (1, 0.01, [Step("notify")])),
     "once": _scene((0, 0.0, [Step("once", seconds=0.02)]), (1, 0.005, [Step("once", seconds=0.02), _held()])),
-    "redisson": _scene(
-        (0, 0.0, [_held(what="redisson")]), (0, 0.005, [_held(what="redisson")]), (1, 0.01, [_held(what="redisson")])
+    "redisson": _scene(*((at // 2, at * 0.005, [_held(what="redisson")]) for at in range(3))),
+    "redisson_fair": _scene(*((at % 2, at * 0.005, [_held(what="redisson fair", name="f")]) for at in range(3))),
+    "redisson_rw": _scene(
+        *(
+            (at % 2, at * 0.005, [_held(what=f"redisson {side}", name="r")])
+            for at, side in enumerate(("read", "write", "read"))
+        )
+    ),
+    "redisson_permits": _scene(
+        *(
+            (at % 2, at * 0.005, [replace(_held(what="redisson permits", name="p"), n=n)])
+            for at, n in enumerate((2, 2, 1))
+        )
     ),
 }
 """Each with two processes, and no faults."""
@@ -71,9 +82,12 @@ QUEUED = (
 )
 IN_QUEUES = {f"{name}-queues": replace(SCENES[name], store="queues") for name in QUEUED}
 """Locks in a store that keeps queues, as etcd does."""
-IN_ROWS = {f"{name}-rows": replace(plan, store="rows") for name, plan in SCENES.items() if "-" not in name}
+IN_ROWS = {
+    f"{name}-rows": replace(plan, store="rows")
+    for name, plan in SCENES.items()
+    if "-" not in name and not name.startswith("redisson")
+}
 """Locks in a database."""
-del IN_ROWS["redisson-rows"]
 SCENES |= IN_QUEUES | IN_ROWS
 OTHER_GHOSTS = ("wait-queues", "local-queues", "wait-rows")
 SCENES |= {f"{name}-ghosts": replace(SCENES[name], abandoned=0.5 * TTL) for name in OTHER_GHOSTS}
