@@ -80,7 +80,7 @@ class Counted(NamedTuple):
     Attributes:
         otel: its name in OpenTelemetry, after "aiolock."; Prometheus has the key in `COUNTERS`.
         about: what it counts.
-        by: the attribute that tells how it ended, if that is told; the last part of it is the label of Prometheus.
+        by: the attribute that says how it ended, if any does; the last part of it is the label of Prometheus.
     """
 
     otel: str

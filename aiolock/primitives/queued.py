@@ -17,7 +17,7 @@ LOOKED_AT = 250
 
 
 class Queueing(Primitive):
-    """First come, first served across processes; the server grants, and tells the next in line."""
+    """First come, first served across processes; the server grants, and notifies the next in line."""
 
     __slots__ = ()
 

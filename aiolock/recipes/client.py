@@ -1,4 +1,4 @@
-"""The client of a request: a function that runs for nobody is not run, and a shutdown is told as one."""
+"""The client of a request: a function that runs for nobody is not run, and a shutdown is reported as one."""
 
 from __future__ import annotations
 

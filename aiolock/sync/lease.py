@@ -108,7 +108,7 @@ class Lease(Renamed):
 
     @property
     def wanted(self) -> bool:
-        """True once another called `lock.request_release()`: come to an end, and release. Works like `lost`."""
+        """True once another has called `lock.request_release()`: finish, and release. Works like `lost`."""
         return self._core.wanted
 
     def remaining(self) -> float:

@@ -221,7 +221,7 @@ class Redisson:
         locks: the manager, open or not.
 
     Raises:
-        ConfigurationError: its locks are not on one Redis server, or on what Sentinels watch.
+        ConfigurationError: its locks are on a quorum, or in another store than Redis.
 
     Example:
         ```python
@@ -244,7 +244,7 @@ class Redisson:
 
         Args:
             name: the key, 1 to 512 bytes in UTF-8.
-            options: keywords, as for `LockManager.lock()`; but Redisson keeps no `metadata`.
+            options: keywords, as for `LockManager.lock()`, but not `metadata` and `hold_at_least`.
 
         Raises:
             ConfigurationError: an argument that cannot work.

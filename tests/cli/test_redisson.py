@@ -13,6 +13,7 @@ import redis
 from aiolock import LockManager
 from aiolock.redisson import Redisson
 from tests.support import redis_cli
+from tests.support.cluster import Cluster
 
 from .conftest import CommandLine
 
@@ -25,8 +26,8 @@ def link(redis_url: str) -> Iterator[redis.Redis]:
         yield link
 
 
-def seen(cli: CommandLine, name: str) -> dict[str, object]:
-    result = cli("info", "--redisson", "--json", name)
+def seen(cli: CommandLine, name: str, *options: str) -> dict[str, object]:
+    result = cli("info", "--redisson", "--json", name, *options)
     assert result.exit_code == 0, result.output
     (facts,) = json.loads(result.output)
     return dict(facts)
@@ -53,6 +54,17 @@ def test_a_token_without_a_holder(cli: CommandLine, link: redis.Redis) -> None:
     link.set("redisson_lock_token:{orders}", 7)
     facts = seen(cli, "orders")
     assert (facts["state"], facts["fence"], facts["ttl"]) == ("free", 7, None)
+
+
+def test_on_a_cluster(masters_only: Cluster, tmp_path: Path) -> None:
+    """Each is on a master of its own."""
+    cli = CommandLine(masters_only.urls[0], tmp_path)
+    names = [name for master in masters_only.masters for name in masters_only.names_on(master)]
+    for name in names:
+        masters_only.master_of(name).ask("HSET", name, f"{JAVA}:51", "1")
+        assert seen(cli, name, "--cluster")["process"] == f"{JAVA}:51"
+    listed = cli("ls", "--redisson", "--cluster").stdout.splitlines()
+    assert sorted(line.split()[1] for line in listed[1:]) == sorted(names)
 
 
 def test_what_is_no_lock(cli: CommandLine, link: redis.Redis) -> None:

@@ -112,7 +112,7 @@ async def test_who_holds_it_is_told_without_them(locks: LockManager, here: Any, 
 
 
 async def test_one_that_asks_for_none(locks: LockManager, there: Any) -> None:
-    """It takes a permit without a number. Kept by Slotted.slot."""
+    """It takes a permit without a number. Kept by `first_slot()`."""
     async with locks.semaphore(NAME, 3) as lease, there as other:
         assert (lease.slots, other.slots) == ((), (0,))
         with pytest.raises(ConfigurationError, match="slots=True"):
@@ -137,3 +137,10 @@ async def test_a_holder_that_vanished_gives_it_back(place: Place, here: Any, the
                 await lease.release()
         with pytest.raises(Exception, match="lost"):
             await gone.release()
+
+
+@pytest.mark.parametrize("place", ["queues"], indirect=True)
+async def test_a_store_with_queues_of_its_own_refuses(locks: LockManager) -> None:
+    """Kept by LockFactory.semaphore: need_scripts."""
+    with pytest.raises(ConfigurationError, match="slots of a semaphore are not offered"):
+        pool(locks)

@@ -325,14 +325,19 @@ async def test_sentinels(sentinels: SentinelSet) -> None:
 
 
 async def test_a_cluster(masters_only: Cluster) -> None:
-    """Names on several nodes, one of which is being moved: a node says ASK, and scripts go as text."""
-    servers = [Limited(node.url, node.link, "locks", "cluster") for node in masters_only.nodes]
+    """Names on several nodes, one of which is being moved: a node says ASK, and scripts go as text. And channels that
+    are heard both ways.
+    """
+    sections = ("locks", "latches", "redisson", "cluster")
+    servers = [Limited(node.url, node.link, *sections) for node in masters_only.nodes]
     names = [masters_only.names_on(node)[0] for node in masters_only.nodes]
     new = masters_only.names_on(masters_only.nodes[0], 2)[1]
     target = masters_only.nodes[1]
     urls = [server.url for server in servers]
     async with LockManager.cluster(urls) as one, LockManager.cluster(urls, liveness=0.1) as other:
         await take_turns(one.multi_lock(*names), other.multi_lock(*names))
+        await latches(one, other)
+        await on_redisson(one, other)
         for step in masters_only.moving(masters_only.slot(new), target):
             if step == "migrating":
                 waiting = asyncio.ensure_future(one.lock(new).acquire())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from redis.asyncio import Redis, RedisCluster, Sentinel
 
-from aiolock import Lease, LockManager
-from aiolock.redisson import Redisson
+from aiolock import Lease, Lock, LockManager
+from aiolock.redisson import Redisson, RLock
 
 Words = list[str]
 
@@ -24,7 +26,7 @@ class Crew:
     """
 
     def __init__(self, locks: LockManager, redis: Redis | RedisCluster) -> None:
-        self._java, self._redis = Redisson(locks), redis
+        self._locks, self._java, self._redis = locks, Redisson(locks), redis
         self._leases: dict[tuple[str, str], list[Lease]] = {}
         self._made: dict[str, Any] = {}
         self._orders: dict[str, asyncio.Queue[Words]] = {}
@@ -51,6 +53,8 @@ class Crew:
     def _lock(self, what: str) -> Any:
         if what not in self._made:
             kind, _, name = what.partition(":")
+            if kind == "both":
+                return _both(self._java.lock(name), self._locks.lock(name))
             if kind in ("read", "write"):
                 return getattr(self._java.rw_lock(name), kind)
             makes = {
@@ -59,6 +63,7 @@ class Crew:
                 "fair": self._java.fair_lock,
                 "permits": self._java.permit_expirable_semaphore,
                 "latch": self._java.count_down_latch,
+                "ours": self._locks.lock,
             }
             self._made[what] = makes[kind](name)
         return self._made[what]
@@ -120,6 +125,12 @@ class Crew:
                 await asyncio.sleep(0.001)
                 torn += first != await self._redis.get(key)
         return torn
+
+
+@contextlib.asynccontextmanager
+async def _both(theirs: RLock, ours: Lock) -> AsyncIterator[None]:
+    async with theirs, ours:
+        yield
 
 
 def places_of(url: str) -> tuple[list[tuple[str, int]], str]:
