@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, Unpack
+from urllib.parse import quote, urlsplit
 
 import click
 from click.core import ParameterSource
@@ -102,7 +104,7 @@ def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R
         given = {name: options.pop(name) for name in NAMES}
         taken = {name: before_command(name, value) for name, value in given.items()}
         connection = Connection(
-            urls=taken["url"] or (URL,),  # type: ignore[arg-type]
+            urls=_with_password(taken["url"] or (URL,), taken["password_file"]),  # type: ignore[arg-type]
             cluster=bool(taken["cluster"]),
             sentinels=taken["sentinel"],  # type: ignore[arg-type]
             service=str(taken["service"] or ""),
@@ -111,6 +113,36 @@ def connected(command: Callable[Concatenate[Connection, P], R]) -> Callable[P, R
         return command(connection, *args, **options)
 
     return with_options(with_connection)
+
+
+def _with_password(urls: tuple[str, ...], file: str | None) -> tuple[str, ...]:
+    """The URLs, with the password that the file has; "-" asks for it on the terminal."""
+    if not file:
+        return urls
+    if file == "-":
+        password = str(click.prompt("Password", hide_input=True, err=True))
+    else:
+        try:
+            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.BadParameter(f"{file} cannot be read: {error}", param_hint="--password-file") from error
+    return tuple(_one_with_password(url, quote(password, safe="")) for url in urls)
+
+
+def _one_with_password(url: str, password: str) -> str:
+    parts = urlsplit(url)
+    user, _, host = parts.netloc.rpartition("@")
+    why = None
+    if not password:
+        why = "it is empty"
+    elif ":" in user:
+        why = "the URL has one already"
+    elif not parts.netloc and parts.scheme != "unix":
+        why = "the URL names no server"
+    if why:
+        raise click.BadParameter(f"the password cannot be used: {why}", param_hint="--password-file")
+    rest = url[len(parts.scheme) + len("://") + len(parts.netloc) :]
+    return f"{parts.scheme}://{user}:{password}@{host}{rest}"
 
 
 def with_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -132,7 +164,7 @@ def _typed(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-NAMES = ("url", "cluster", "sentinel", "service", "namespace")
+NAMES = ("url", "password_file", "cluster", "sentinel", "service", "namespace")
 """The options, as a command gets them."""
 _OPTIONS = (
     click.option(
@@ -141,6 +173,10 @@ _OPTIONS = (
         "mysql://host/name; an etcd cluster, as etcd://host:2379; ZooKeeper, as zookeeper://host:2181. With --cluster, "
         "one or more nodes. Other users of the machine can see it in the list of processes: with a password in it, set "
         "AIOLOCK_URL instead.",
+    ),
+    click.option(
+        "--password-file", metavar="FILE", envvar="AIOLOCK_PASSWORD_FILE",
+        help="A file with the password for the URL, which has none; - asks for it.",
     ),
     click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="The server is a Redis Cluster."),
     click.option(
