@@ -12,13 +12,14 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.scripting import wait_until
 
-from .conftest import TTL, TTL_MS
 from .peer import PATIENCE, Peer, start_java, start_python
-from .test_exclusion import SOON, entered, stays_out
+from .test_exclusion import entered, stays_out
 from .test_sentinel import KINDS
 
-LONG, LONG_MS = 10.0, 10_000
+TTL, TTL_MS = 10.0, 10_000
 """A JVM needs seconds until it has found a new master."""
+SOON = TTL / 5
+"""Seconds: before any renewal, and any ttl is over, so it was a message."""
 
 
 def url_of(cluster: Cluster) -> str:
@@ -57,7 +58,9 @@ def names(cluster: Cluster) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_keeps_the_other_out_and_wakes_it(pair: tuple[Peer, Peer], cluster: Cluster, kind: str) -> None:
-    """Also if both sides wait at once. Kept by Subscription._listen_nearby, and by sharded.lua."""
+    """Also if both sides wait at once. But of several that wait for a read-write lock Redisson's own may miss a
+    release, also where there are only JVMs. Kept by Subscription._listen_nearby, and by sharded.lua.
+    """
     first, second = pair
     for name in names(cluster):
         what = f"{kind}:{name}"
@@ -65,7 +68,8 @@ def test_each_keeps_the_other_out_and_wakes_it(pair: tuple[Peer, Peer], cluster:
             first.do("t", "trySetPermits", what, 1)
         first.do("t", "lock", what)
         assert second.do("t", "tryLock", what) == "false"
-        waiting = {(side, task): side.ask(task, "lock", what) for task in "uv" for side in (second, first)}
+        crowd = [(second, "u")] if kind == "write" else [(side, task) for task in "uv" for side in (second, first)]
+        waiting = {(side, task): side.ask(task, "lock", what) for side, task in crowd}
         for one in waiting.values():
             stays_out(one)
         holder, task = first, "t"
@@ -103,7 +107,7 @@ def test_an_end_by_force_ends_our_hold(pair: tuple[Peer, Peer], python: Peer, cl
         stays_out(lost)
         forced = time.time()
         assert pair[0].do("f", "forceUnlock", what) == "true"
-        assert entered(lost) - forced < TTL / 4  # before a renewal
+        assert entered(lost) - forced < SOON
 
 
 def test_it_is_told_as_the_jvm_decides(java: Peer, how: str, cluster: Cluster) -> None:
@@ -120,9 +124,9 @@ def test_it_is_told_as_the_jvm_decides(java: Peer, how: str, cluster: Cluster) -
 
 @pytest.fixture
 def lasting(version: str, cluster: Cluster) -> Iterator[tuple[Peer, Peer]]:
-    """With a ttl that outlasts a change of the cluster."""
+    """For a cluster that is changed."""
     url = url_of(cluster)
-    with start_java(version, url, LONG_MS) as java, start_python(url, LONG_MS) as python:
+    with start_java(version, url, TTL_MS) as java, start_python(url, TTL_MS) as python:
         yield java, python
 
 
@@ -162,10 +166,10 @@ async def all_goes_on(
         for one in waiting.values():
             stays_out(one, 0.1)
         await change()
-        await asyncio.sleep(1.3 * LONG)
+        await asyncio.sleep(1.3 * TTL)
         assert [what for what, one in waiting.items() if one.done()] == []
         for what, one in waiting.items():
             freed = time.time()
             first.do("t", "unlock", what)
-            assert entered(one) - freed < LONG / 3 or second is deaf, what
+            assert entered(one) - freed < SOON or second is deaf, what
             second.do(what, "unlock", what)
