@@ -237,8 +237,8 @@ class LockManager(SyncOnly, Renamed):
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `metadata` and `on_lost`, as `LockOptions`
-                explains them.
+            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `hold_at_least`, `metadata` and `on_lost`,
+                as `LockOptions` explains them.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -262,7 +262,7 @@ class LockManager(SyncOnly, Renamed):
 
         Args:
             names: 1 to 10,000 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
-            options: as for `lock()`.
+            options: as for `lock()`, but not `hold_at_least`.
 
         Errors: as for `lock()`. No I/O.
         """

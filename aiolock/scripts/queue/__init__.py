@@ -7,8 +7,9 @@ that a script needs go in front of it: one file, one noun.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number, copied
+from ..base import DONT_QUEUE, Arg, Call, Combiner, Ending, Part, Script, as_number, copied
 from ..bid import Bid, wanting_slots
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
@@ -35,9 +36,12 @@ RELEASE = Script(__name__, "release", decode.release, prelude=(*NAME, "slots"), 
 TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, (*NAME, "slots"))
 RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)
+REQUEST_RELEASE = Script(
+    __name__, "request_release", decode.request_release, prelude=("lock/version", "state", "clock", "record")
+)
 SET_CAPACITY = Script(__name__, "set_capacity", as_number, prelude=NAME)
 INFO = Script(__name__, "info", decode.info, prelude=("lock/version", "state", "clock", "record"))
-SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
+SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO, REQUEST_RELEASE)
 
 
 class QueueCalls:
@@ -138,6 +142,13 @@ class QueueCalls:
 
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (self._channel, self._capacity))
+
+    def request_release(self, at: int = 0, owners: Sequence[str] = ()) -> Call[tuple[int, list[str]]]:
+        """Ask these owners to finish, or all that hold, from number `at` on. The answer says how many were looked at,
+        and who was asked.
+        """
+        args: tuple[Arg, ...] = (self._channel, self._capacity, at, *owners)
+        return Call(self.name, REQUEST_RELEASE, self._keys.queue, args)
 
     def set_capacity(self, capacity: int) -> Call[int]:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (self._channel, capacity))
