@@ -59,6 +59,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
             cluster; `sqlite:///locks.db` for a file that all processes of one host share, `sqlite:////var/locks.db` by
             an absolute path; `postgresql://user@host/database`, or an `asyncpg.Pool` or an `AsyncEngine` of SQLAlchemy,
             whose settings are used for connections of our own; `mysql://user@host/database` for MariaDB and MySQL;
+            `etcd://host:2379`; `zookeeper://host:2181`;
             `memory://` for one store per manager, or `memory://name` for one shared in this process, without a warning
             as `memory://name?processes=1`; or a backend (see `aiolock.testing`).
         name: who it is, for people: `info()`, the errors of those that wait, `aiolock ls`, and CLIENT LIST show
@@ -170,7 +171,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
 
         Args:
             urls: of some of the nodes, with the same credentials and without a database. One is enough to find the
-                others, more are for the case that it is down when you open the manager.
+                others; list more in case it is down when you open the manager.
             options: as for `LockManager`.
 
         Raises:
@@ -197,7 +198,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         `LockManager(sentinel.master_for(service))` does the same with that client's settings, TLS for example.
 
         Args:
-            addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. Give all of them.
+            addresses: of the Sentinels: `(host, port)`, or a URL with their own credentials. List all of them.
             service: what they call the master.
             username, password, db: of the master and its replicas.
             options: as for `LockManager`. Without `min_replicas` read docs/how-to/topologies.md.
@@ -261,11 +262,11 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
         """Connect, if you cannot use `async with manager:`, as in a framework's start-up hook. Pair it with `close()`.
 
         Another task may close it, on the same event loop. Opening it twice is an error, as the first of two `close()`
-        would take the locks from the code that expects the second. If one of several may open it, look at `is_open`.
+        would take the locks from the code that expects the second. If one of several may open it, check `is_open`.
 
         Args:
             strict: False for a service that does more than what needs a lock: if the server does not answer, the
-                manager is open anyway, with a WARNING, and goes on trying in the background. Until it has reached
+                manager is open anyway, with a WARNING, and keeps trying in the background. Until it has reached
                 the server, `connected` is False, and all that asks it raises `BackendError` at once.
 
         Returns:
@@ -349,8 +350,8 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
     def connected(self) -> bool:
         """Whether it is open, and the server could be reached when that was last tried: for a readiness probe.
 
-        On a quorum, a majority; on a cluster, each master that serves a name in use. No I/O: that a server has become
-        mute is noticed when the next request has had no answer for `request_timeout`. A held lock outlives an outage
+        On a quorum, a majority; on a cluster, each master that serves a name in use. No I/O: a server that no longer
+        answers is noticed when the next request has had no answer for `request_timeout`. A held lock outlives an outage
         that is shorter than its ttl, so this is no reason to stop a process.
 
         Example:

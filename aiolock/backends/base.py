@@ -156,11 +156,20 @@ class Backend(Protocol):
         `BackendError`; cancelling it does not take the request back.
         """
         future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
+        self.write(call)
         return future
 
-    def post(self, call: Call[Any]) -> None:
+    def write(self, call: Call[Any]) -> None:
         """Do the same as `run`, without a future: `call.settle` gets the reply."""
+        if call.parts:
+            from .spread import spread  # with the multi lock
+
+            spread(call, self.post)
+        else:
+            self.post(call)
+
+    def post(self, call: Call[Any]) -> None:
+        """Do the same as `write`, for a call without parts."""
 
     def subscribe(self, channel: str, wake: Wake) -> asyncio.Future[None]:
         """Listen on `channel` until `unsubscribe`; one listener per channel.

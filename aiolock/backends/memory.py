@@ -38,7 +38,7 @@ def named_store(name: str) -> Store:
     name, _, option = name.partition("?")
     if option not in ("", ONE_PROCESS):
         raise ConfigurationError(
-            "", f"memory://{name}?{option} is no URL of a store: there is memory://{name}, and memory://{name}?"
+            "", f"memory://{name}?{option} is not the URL of a store: there is memory://{name}, and memory://{name}?"
             f"{ONE_PROCESS} to say that no other process wants its locks"
         )  # fmt: skip
     if not option and not _warned:

@@ -85,7 +85,7 @@ class Releases:
 
     def _repeated(self, name: str, result: object) -> None:
         if isinstance(result, BackendError) and not self._over:
-            text = "lock %r was released, but its new master could not be told; it expires by itself: %s"
+            text = "lock %r was released, but its new master could not be notified; it expires by itself: %s"
             logger.warning(text, name, result, extra={"lock_name": name})
 
     def _age(self) -> None:

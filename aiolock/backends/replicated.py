@@ -14,7 +14,6 @@ from ..errors import AiolockError, BackendError
 from ..scripts.base import Call
 from .base import Backend, Wake
 from .releases import Releases
-from .spread import spread
 
 
 class Lane:
@@ -143,9 +142,6 @@ class ReplicatedBackend(Backend):
         """See `Backend.post`; in order for each name, and at once unless a call about it is unsettled on the other
         side.
         """
-        if call.parts:
-            spread(call, self.post)
-            return
         side = self._plain if call.script.unacknowledged is None else self._checked
         if not call.name:
             side.post(call)

@@ -142,7 +142,7 @@ _OPTIONS = (
         "one or more nodes. Other users of the machine can see it in the list of processes: with a password in it, set "
         "AIOLOCK_URL instead.",
     ),
-    click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="It is a Redis Cluster."),
+    click.option("--cluster", is_flag=True, envvar="AIOLOCK_CLUSTER", help="The server is a Redis Cluster."),
     click.option(
         "--sentinel", metavar="HOST:PORT", multiple=True, envvar="AIOLOCK_SENTINEL",
         help="A Sentinel; give all of them. User, password and database of the master are then those of the URL.",

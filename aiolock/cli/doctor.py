@@ -35,7 +35,7 @@ from .mysql_examination import VARIABLES, examine_mysql
 from .text import columns, json_option, print_json
 
 
-@click.command(short_help="Find out if a server suits locks.")
+@click.command(short_help="Check whether a server is fit for locks.")
 @json_option
 @connected
 @click.argument("server", required=False, metavar="[URL]")

@@ -26,10 +26,10 @@ def examine_member(status: MemberStatus | AiolockError) -> Iterator[Finding]:
     yield Finding("server", Level.OK, f"etcd {status.version}")
     if version < SOUND.get(version[:2], (3, 4)):
         least = ".".join(map(str, SOUND.get(version[:2], (3, 5, 13))))
-        text = "a leader that was stuck may end leases early, and two hold a lock"
+        text = "a leader that was stuck may end leases early, so that two hold a lock"
         yield Finding("leases", Level.PROBLEM, text, f"update to {least} or newer")
     if status.leads is None:
-        yield Finding("leader", Level.PROBLEM, "it knows of no leader", "most members must be up, and reach each other")
+        yield Finding("leader", Level.PROBLEM, "it knows no leader", "most members must be up, and reach each other")
     for alarm in status.alarms:
         advice = "compact and defragment it, then etcdctl alarm disarm" if "NOSPACE" in alarm else ""
         yield Finding("alarm", Level.PROBLEM, alarm, advice)

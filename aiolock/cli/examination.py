@@ -127,7 +127,7 @@ def examine_database(row: Sequence[object]) -> Iterator[Finding]:
         yield Finding("sessions", Level.ADVICE, f"{max(0, left)} connections are left", advice)
     if isinstance(in_place, float) and in_place < IN_PLACE:
         advice = "fillfactor is 50, and the key has the only index: see `\\d+ aiolock.rows` in psql"
-        text = f"{in_place:.0%} of updates are HOT, so the table of locks grows: has it an index or a setting of yours?"
+        text = f"{in_place:.0%} of updates are HOT, so the table of locks grows: did you add an index or a setting?"
         yield Finding("table", Level.ADVICE, text, advice)
     if isinstance(old, int) and old > MANY:
         text = "a transaction is open for so long that VACUUM removes nothing, and locks become slower"
@@ -275,7 +275,7 @@ def judge_line(measured: Measurement) -> Iterator[Finding]:
         Level.ADVICE if far else Level.OK,
         f"the server's is {_ms(abs(measured.ahead))} {'ahead' if measured.ahead > 0 else 'behind'}, "
         f"give or take {_ms(measured.unsure)}",
-        "locks do not compare the two, but a clock that is set right jumps, and a jump of the server's may end leases: "
+        "locks do not compare the two, but a corrected clock jumps, and a jump of the server's may end leases: "
         "let NTP keep both" if far else "",
     )  # fmt: skip
     fits = "are barely safe on this connection" if slow else "are safe on this connection"
@@ -333,7 +333,7 @@ async def examine_rights(master: Reader, namespace: str, cluster: bool) -> Itera
     for feature in features:
         missing = await denied(master, feature.commands)
         if missing is None:
-            text = "unknown: it allows no MULTI, with which they can be asked for without using them"
+            text = "unknown: without MULTI they cannot be checked without using them"
             return iter([Finding("rights", Level.ADVICE, text, f"allow +multi +discard for this, or {_PAGE}")])
         if missing:
             text = f"{feature.name}: denied {', '.join(missing)}; {feature.lost}"
@@ -361,7 +361,7 @@ def features_of(namespace: str, cluster: bool) -> list[Feature]:
         Feature("read-write locks", tuple(_of_queues(rw)), Level.ADVICE, "these do not work"),
         Feature("latches", (("HSET", latch, "a", "1"), ("DEL", latch)), Level.ADVICE, "these do not work"),
         Feature("once()", (("HSET", once, "a", "1"), ("HMGET", once, "a")), Level.ADVICE, "run --once does not work"),
-        Feature("waiting", (("SUBSCRIBE", channel),), Level.ADVICE, "waiters ask again and again"),
+        Feature("waiting", (("SUBSCRIBE", channel),), Level.ADVICE, "waiters poll"),
         Feature(
             "waiting", (("PUBLISH", channel, ""), ("PUBSUB", "NUMSUB", channel)), Level.ADVICE,
             "a grant is noticed up to a second late",

@@ -117,7 +117,7 @@ def _confirm(shown: str, question: str) -> None:
         SystemExit: the answer is no, or there is nobody to ask.
     """
     if not _someone_is_there():
-        leave(ExitCode.USAGE, "there is no terminal to ask at: add --yes")
+        leave(ExitCode.USAGE, "there is no terminal to ask on: add --yes")
     click.echo(shown, err=True)
     if not click.confirm(question, err=True):
         leave(ExitCode.NO)

@@ -24,8 +24,8 @@ FIRST, LONGEST = 0.05, 1.0
 @click.command(short_help="List names that are held or waited for.")
 @click.option("--all", "everything", is_flag=True, help="Free names, too, that the server still remembers.")
 @click.option("--kind", type=click.Choice(INSPECTED_KINDS), help="Only this kind.")
-@click.option("--holder", metavar="PROCESS", help="Only what a process holds that is shown so, as 'checkout@*'.")
-@click.option("--redisson", is_flag=True, help="Locks of Redisson's, whose keys match PATTERN.")
+@click.option("--holder", metavar="PROCESS", help="Only what matching processes hold, such as 'checkout@*'.")
+@click.option("--redisson", is_flag=True, help="Redisson's locks, whose keys match PATTERN.")
 @json_option
 @connected
 @click.argument("pattern", default="*")
@@ -46,7 +46,7 @@ def ls(
     69.
     """
     if redisson and (kind is not None or holder is not None):
-        raise click.UsageError("--kind and --holder are of names of aiolock's own: leave them out, or --redisson")
+        raise click.UsageError("--kind and --holder are for aiolock's own names: leave them out, or --redisson")
     found = asyncio.run(_find(connection, pattern, kind, redisson, holder))
     shown = [view for view in found.views if everything or view.listed]
     if as_json:
@@ -68,7 +68,7 @@ async def _find(connection: Connection, pattern: str, kind: str | None, redisson
 
 
 @click.command(short_help="Show who holds a name, and who waits.")
-@click.option("--redisson", is_flag=True, help="NAME is the key of a lock of Redisson's.")
+@click.option("--redisson", is_flag=True, help="NAME is the key of one of Redisson's locks.")
 @json_option
 @connected
 @click.argument("name")

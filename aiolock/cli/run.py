@@ -75,7 +75,7 @@ class Runner(click.Command):
     "--ttl", type=Duration(), default="30s", show_default=True, help="How long a dead holder keeps others out."
 )
 @click.option(
-    "--margin", type=Duration(), help="How long before the expiry the command is told to stop.  [default: ttl/10]"
+    "--margin", type=Duration(), help="How long before the expiry the command gets its first signal.  [default: ttl/10]"
 )
 @click.option("--timeout", type=Duration(), help="How long to wait for the lock.  [default: without limit]")
 @click.option(
@@ -103,18 +103,21 @@ class Runner(click.Command):
     show_default=True,
     help="Exit code if the lock is not free in time.",
 )
-@click.option("-s", "--shared", is_flag=True, help="Together with others that run with --shared.")
-@click.option("-x", "--exclusive", is_flag=True, help="Alone, where others run with --shared.")
-@click.option("--permits", type=click.IntRange(1), metavar="N", help="Together with N - 1 others.")
+@click.option("-s", "--shared", is_flag=True, help="Run together with others that use --shared.")
+@click.option("-x", "--exclusive", is_flag=True, help="Run alone, without others that use --shared.")
+@click.option("--permits", type=click.IntRange(1), metavar="N", help="Run together with up to N - 1 others.")
+@click.option("--at-least", type=Duration(), help="Keep others out for at least this long, even if it ends early.")
+@click.option("-c", "--command", "line", metavar="COMMAND", help="Run this line with sh.")
 @click.option(
-    "--at-least", type=Duration(), help="Keep it from others for so long from its beginning, also if it ends early."
-)
-@click.option("-c", "--command", "line", metavar="COMMAND", help="Give this line to sh.")
-@click.option(
-    "--signal", "ending", type=SignalName(), default="TERM", show_default=True, help="What a loss sends first."
+    "--signal",
+    "ending",
+    type=SignalName(),
+    default="TERM",
+    show_default=True,
+    help="The first signal if the lock is lost.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say that it waits, or why the command was not run.")
-@click.option("-v", "--verbose", is_flag=True, help="Say for whom it waits, at once, and again each minute.")
+@click.option("-v", "--verbose", is_flag=True, help="Say who has the lock, at once and then every minute.")
 @connected
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)

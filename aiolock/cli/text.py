@@ -65,7 +65,7 @@ class Duration(click.ParamType[float]):
             return value
         found = _DURATION.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no duration: write 500ms, 30s, 5m, 20h or 7d", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 500ms, 30s, 5m, 20h or 7d", param, ctx)
         return float(found[1]) * _UNITS[found[2]]
 
 
@@ -81,7 +81,7 @@ class SignalName(click.ParamType[int]):
         try:
             return int(signal.Signals(int(text)) if text.isdecimal() else signal.Signals[name])
         except (KeyError, ValueError):
-            self.fail(f"{value!r} is no signal here: write TERM, INT or 15", param, ctx)
+            self.fail(f"{value!r} is not a signal here: write TERM, INT or 15", param, ctx)
 
 
 def in_words(seconds: float) -> str:

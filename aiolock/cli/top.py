@@ -25,7 +25,7 @@ AGAIN = 0.2
 
 @click.command(short_help="Watch locks live.")
 @click.option("--interval", type=Duration(), default="1s", show_default=True, help="Between two looks.")
-@click.option("--once", is_flag=True, help="Print one picture, of one interval, and leave.")
+@click.option("--once", is_flag=True, help="Print once, after one interval, and exit.")
 @json_option
 @connected
 @click.argument("pattern", default="*")

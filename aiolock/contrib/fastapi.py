@@ -56,9 +56,9 @@ def locked(
         options: as for `locks.lock()`.
 
     Raises:
-        ConfigurationError: a key that is no format string, or a timeout without a wait. In a request: a path parameter
-            that does not exist, an option that cannot work, an application without locks, or an operation that yields:
-            FastAPI runs that while it sends the response.
+        ConfigurationError: a key that is not a format string, or a timeout without a wait. In a request: a path
+            parameter that does not exist, an option that cannot work, an application without locks, or an operation
+            that yields: FastAPI runs that while it sends the response.
 
     In a request: `Busy`, `Unavailable` or `Gone`, all a `NotRun`, if the path operation was not run; and `LockLost`.
 

@@ -80,7 +80,7 @@ class Counted(NamedTuple):
     Attributes:
         otel: its name in OpenTelemetry, after "aiolock."; Prometheus has the key in `COUNTERS`.
         about: what it counts.
-        by: the attribute that tells how it ended, if that is told; the last part of it is the label of Prometheus.
+        by: the attribute that says how it ended, if any does; the last part of it is the label of Prometheus.
     """
 
     otel: str
@@ -94,7 +94,7 @@ COUNTERS = {
     "abandoned": Counted("hold.abandoned", "Locks whose task ended without releasing them."),
     "dropped": Counted("hold.dropped", "Locks whose lease was dropped while its task or thread lived on."),
     "losses": Counted("hold.losses", "Locks lost while they were held, by reason.", "loss.reason"),
-    "runs": Counted("run", "Calls of once().run(), by what became of them.", "run.outcome"),
+    "runs": Counted("run", "Calls of once().run(), by outcome.", "run.outcome"),
     "disconnects": Counted("connection.losses", "Connections to the server that were lost."),
 }
 
@@ -120,9 +120,7 @@ HISTOGRAMS = {
     "renewal_headroom_seconds": Measured(
         "renewal.headroom", "s", HEADROOM_SECONDS, "How long before the loss of its lease a renewal came."
     ),
-    "renewal_headroom_ratio": Measured(
-        "renewal.headroom_ratio", "1", HEADROOM, "How near that was, as a part of the ttl."
-    ),
+    "renewal_headroom_ratio": Measured("renewal.headroom_ratio", "1", HEADROOM, "The same, as a share of the ttl."),
     "renewal_seconds": Measured("renewal.duration", "s", ROUND_TRIPS, "How long the server took to renew."),
     "loop_lag_seconds": Measured("loop.lag", "s", LATENESS, "How late the event loop called a timer."),
     "outage_seconds": Measured("connection.outage.duration", "s", DURATIONS, "How long a lost connection was down."),

@@ -281,6 +281,7 @@ class Gate(LocalQueue):
         release = Release(self.runtime, hold.calls, hold.owner, hold.ttl_ms, "clean", hold.tainted, hold)
         if not lost:
             lease._calls = cast(WeighedCalls, lease._calls).weighing(weight)
+            hold.slots = hold.slots[:weight]
             _write_rest(hold, release)
         return release
 

@@ -28,7 +28,7 @@ from .holding.level import Block, Level, Owner
 from .holding.release import Release, Releasing
 from .holding.telling import tell_abandoned, tell_released
 from .holding.ticket import Ticket
-from .policy import check_duration, check_part, check_ttl, milliseconds
+from .policy import check_duration, check_part, check_ttl, first_slot, milliseconds
 from .runtime import KINDS
 
 _shown = SHOWN[Released]
@@ -86,6 +86,19 @@ class Lease(Level, Renamed):
         return self._calls.weight if self._gate.contention.divisible else 1
 
     @property
+    def slots(self) -> tuple[int, ...]:
+        """Which permits of a `semaphore(…, slots=True)` it has, ascending; no other lease has them. Otherwise empty.
+
+        `release(n)` returns the highest. The others stay readable after the release, as the fence does.
+        """
+        return self._hold.slots
+
+    @property
+    def slot(self) -> int:
+        """The lowest of its `slots`. Raises `ConfigurationError` if it has none."""
+        return first_slot(self.name, self._hold.slots)
+
+    @property
     def owner(self) -> Owner:
         """The owner of the lock, for a child task that should share it."""
         return Owner(self._hold)
@@ -133,12 +146,9 @@ class Lease(Level, Renamed):
         self._check_valid()
         left = self.remaining()
         if left < seconds or not left:
-            raise LockLost(
-                self.name,
-                f"lock {self.name!r} is guaranteed for only {left:.3f} s, not {format_seconds(seconds)} s: "
-                "raise its ttl or renew it",
-                LossReason.EXPIRED,
-            )
+            needs = format_seconds(seconds)
+            text = f"lock {self.name!r} is guaranteed for only {left:.3f} s, not {needs} s: raise its ttl or renew it"
+            raise LockLost(self.name, text, LossReason.EXPIRED)
 
     async def wait_lost(self) -> LossReason:
         """Wait until the lease is lost.
@@ -160,7 +170,7 @@ class Lease(Level, Renamed):
 
     @property
     def wanted(self) -> bool:
-        """True once another called `lock.request_release()`: come to an end, and release. Works like `lost`."""
+        """True once another has called `lock.request_release()`: finish, and release. Works like `lost`."""
         return self._own().wanted
 
     async def wait_wanted(self) -> None:
@@ -282,10 +292,8 @@ class Lease(Level, Renamed):
         """
         self._check_here("lock.acquire() and enter its lease")
         if self._guard is not None:
-            raise ConfigurationError(
-                self.name,
-                f"this lease of lock {self.name!r} guards a block already: acquire again for a block inside that",
-            )
+            text = f"this lease of lock {self.name!r} guards a block already: acquire again for a block inside that"
+            raise ConfigurationError(self.name, text)
         if self.released:
             raise self._not_owned()
         if self._hold.check() is not None:
@@ -326,12 +334,7 @@ class Lease(Level, Renamed):
         an error, that error continues instead, with a note that says so.
 
         Args:
-            manager: such as `pool.transaction()`.
-
-        Returns:
-            A context manager that you enter once.
-
-        Source: level cancellation cancels an unshielded `__aexit__` at its first await.
+            manager: such as `pool.transaction()`. You enter what is returned, once.
         """
         self._own()
         return Shielded(self, self._gate.runtime.clock, manager)
@@ -363,11 +366,7 @@ class Lease(Level, Renamed):
         """How many permits it keeps without `n` of them."""
         if self.released:
             raise NotOwned(self.name, f"this lease of {self.name!r} was {self._ended()}: it has nothing to release")
-        if not self._gate.contention.divisible:
-            raise ConfigurationError(
-                self.name, f"only a semaphore's lease has parts: release lock {self.name!r} without a number"
-            )
-        return self.permits - check_part(self.name, n, self.permits)
+        return self.permits - check_part(self.name, n, self.permits if self._gate.contention.divisible else 0)
 
     def _check_valid(self) -> None:
         lost = self._own().failure()

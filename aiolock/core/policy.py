@@ -117,13 +117,26 @@ def check_least(option: str, value: object, least: int) -> int:
 
 
 def check_part(name: str, n: object, has: int) -> int:
-    """Return `n` if a lease of so many permits can give it back."""
+    """Return `n` if a lease of so many permits can give it back; of 0 it has no parts."""
+    if not has:
+        raise ConfigurationError(name, f"only a semaphore's lease has parts: release lock {name!r} without a number")
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= has:
         raise ConfigurationError(
             name,
             f"this lease of semaphore {name!r} has {has} permit{'s' * (has > 1)}: release 1 to {has}, not {n!r}",
         )
     return n
+
+
+def first_slot(name: str, slots: tuple[int, ...]) -> int:
+    """Return the first of a lease's slots.
+
+    Raises:
+        ConfigurationError: it has none.
+    """
+    if not slots:
+        raise ConfigurationError(name, f"this lease of {name!r} has no slot: that needs semaphore(…, slots=True)")
+    return slots[0]
 
 
 def check_replica_timeout(name: str, timeout: float, ttl: float) -> None:

@@ -16,7 +16,7 @@ logger: Log = Log("aiolock.manager")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Poll:
-    """Waiters ask again and again instead of being notified: for servers and proxies without pub/sub.
+    """Waiters poll instead of being notified: for servers and proxies without pub/sub.
 
     Args:
         first: seconds before the second attempt; doubled from attempt to attempt.

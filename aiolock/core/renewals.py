@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..log import Log
-from ..scripts.base import Part
+from ..scripts.base import Combiner, Part
 from ..scripts.joint import JointPart
 from ..scripts.outcomes import Missing, Renewed
 from .calls import Batch
@@ -18,8 +18,6 @@ from .observers import Observers
 logger: Log = Log("aiolock.renewals")
 CHUNK = 320
 """Renewals in one request: 10,000 leases in 32 of them, each a few milliseconds of the server's time."""
-CHUNK_KEYS = 2000
-"""Keys in one request, if a renewal has many."""
 
 
 class Judged(Protocol):
@@ -102,7 +100,7 @@ class Renewals:
             except Exception:
                 logger.exception("an error in a renewal; the others continue")
         for (batch, _), asked in batches.items():
-            for chunk in _chunks(asked):
+            for chunk in _chunks(asked, batch.most_keys if isinstance(batch, Combiner) else CHUNK):
                 self._request(batch, chunk)
 
     def _request(self, batch: Batch, asked: list[Asked]) -> None:
@@ -130,12 +128,12 @@ class Renewals:
             settle(BackendError("", f"a renewal could not be written: {error!r}", transient=True))
 
 
-def _chunks(asked: list[Asked]) -> Iterator[list[Asked]]:
+def _chunks(asked: list[Asked], most_keys: int) -> Iterator[list[Asked]]:
     chunk: list[Asked] = []
     keys = 0
     for one in asked:
         size = len(one[1].keys)
-        if chunk and (len(chunk) == CHUNK or keys + size > CHUNK_KEYS):
+        if chunk and (len(chunk) == CHUNK or keys + size > most_keys):
             yield chunk
             chunk, keys = [], 0
         chunk.append(one)

@@ -60,7 +60,7 @@ async def resume(runtime: Runtime, policy: Policy, ticket: Ticket) -> Lease:
             raise NotAcquired(
                 ticket.name,
                 f"lock {ticket.name!r} was resumed too late: its ttl was nearly over when the answer came. It was "
-                "released again; acquire it anew, with a longer ttl",
+                "released again; acquire it again, with a longer ttl",
             )
         return lease
     except Expired as late:
@@ -85,7 +85,7 @@ def worthless(name: str, reason: LossReason) -> NotOwned:
         )
     return NotOwned(
         name,
-        f"the ticket of lock {name!r} is no longer valid: {why}. Acquire the lock anew; "
+        f"the ticket of lock {name!r} is no longer valid: {why}. Acquire the lock again; "
         "lease.detach(ttl=...) lets a ticket live longer",
     )
 

@@ -80,8 +80,8 @@ class LockFactory:
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `cancel_on_loss` and `metadata`, as
-                `LockOptions` explains them.
+            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `hold_at_least`, `cancel_on_loss` and
+                `metadata`, as `LockOptions` explains them.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -109,8 +109,8 @@ class LockFactory:
         """Return several locks as one, all or none: the same locks that `lock()` returns.
 
         Args:
-            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
-            options: as for `lock()`.
+            names: 1 to 10,000 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
+            options: as for `lock()`, but not `hold_at_least`.
 
         Errors: as for `lock()`. No I/O.
         """
@@ -150,13 +150,14 @@ class LockFactory:
         return RWLock(self._runtime, *self._named(name, options))
 
     @usage(SEMAPHORE)
-    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
+    def semaphore(self, name: str, permits: int, *, slots: bool = False, **options: Unpack[LockOptions]) -> Semaphore:
         """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
             permits: how many, from 1. While others hold it or wait for it, their number counts, and a manager with
                 another one logs a WARNING; `set_permits()` changes it for all.
+            slots: each lease learns which permits it has, of at most 1,000: `lease.slot`, or `lease.slots` of several.
             options: as for `lock()`.
 
         Errors: as for `lock()`. No I/O.
@@ -165,7 +166,9 @@ class LockFactory:
 
         name, policy = self._named(name, options)
         self._runtime.backend.abilities.need_queues(name, "semaphores")
-        return Semaphore(self._runtime, name, permits, policy)
+        if slots:
+            self._runtime.backend.abilities.need_scripts(name, "slots of a semaphore")
+        return Semaphore(self._runtime, name, permits, policy, slots)
 
     @usage(LATCH)
     def latch(self, name: str, count: int, *, ttl: float | timedelta = LATCH_TTL) -> Latch:

@@ -81,12 +81,11 @@ class Lock(Looking, Reentrant, Vacancy):
         return None if seen.held is None else lock_info(seen.held)
 
     async def request_release(self, grace: float | timedelta = 0.0, *, force: bool = False) -> bool:
-        """Ask the holder to finish: its `lease.wanted` becomes true, and `lease.wait_wanted()` returns.
+        """Ask the holder to finish: its `lease.wanted` becomes True, and `lease.wait_wanted()` returns.
 
-        A holder that does not look there knows nothing of it. For a deploy that hands over in milliseconds, or a long
-        job that yields to an urgent one: ask, and then acquire as usual. One request reaches a holder that hears its
-        manager's messages: none with `Poll()`, in the middle of a reconnect, or detached. While this waits it asks
-        again.
+        A holder that does not check does not notice. For a deploy that hands over in milliseconds, or a long
+        job that yields to an urgent one: ask, and then acquire as usual. One request reaches a holder that gets its
+        manager's messages: none with `Poll()`, during a reconnect, or detached. While this waits it asks again.
 
         Args:
             grace: seconds to wait until that holder has released or lost the lock; 0 only asks.
@@ -116,7 +115,7 @@ class Lock(Looking, Reentrant, Vacancy):
 
     async def force_release(self) -> bool:
         """End it, whoever holds it; the holder is notified at once and its guarded block cancelled. The next waiter
-        gets in.
+        enters.
 
         This is the one way in which two blocks can overlap: until the holder has learned of it. If the resource checks
         fences, it refuses the holder from now on.

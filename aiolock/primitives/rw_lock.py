@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import ClassVar
 
 from ..clock import format_seconds
@@ -124,6 +125,10 @@ class RWLock(Looking, TwoSides, Vacancy):
         self.read: RWLockSide = RWLockSide(runtime, name, policy, writes=False)
         self.write: RWLockSide = RWLockSide(runtime, name, policy, writes=True)
         self._runtime, self._calls = runtime, self.write._calls
+
+    async def request_release(self, grace: float | timedelta = 0.0) -> bool:
+        """Ask all who hold it now to finish, as a side's `request_release()` does."""
+        return await self.write.request_release(grace)
 
     async def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.

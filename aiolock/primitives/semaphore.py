@@ -7,7 +7,7 @@ from typing import ClassVar
 from ..clock import format_seconds
 from ..core.calls import Contention
 from ..core.lease import Lease
-from ..core.policy import Policy, milliseconds
+from ..core.policy import Policy, check_flag, milliseconds
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..log import Log
@@ -21,6 +21,7 @@ from .queued import Queueing
 logger: Log = Log("aiolock.semaphore")
 
 MAX_PERMITS = 2**31 - 1
+MOST_SLOTS = 1000
 
 
 class SemaphoreInfo(Record):
@@ -60,17 +61,19 @@ class Semaphore(Looking, Permits, Queueing):
         name: what is limited.
         permits: how many, unless others hold it or wait for it with another number, or `set_permits()` gave it one.
         policy: how they are held.
+        slots: each lease learns which permits it has.
     """
 
-    __slots__ = ("_permits", "_warned")
+    __slots__ = ("_permits", "_slots", "_warned")
 
     _calls: QueueCalls
     contention: ClassVar[Contention] = SEMAPHORE
 
-    def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy) -> None:
+    def __init__(self, runtime: Runtime, name: str, permits: int, policy: Policy, slots: bool = False) -> None:
         self._permits = check_permits(name, "permits", permits)
+        self._slots = check_slots(name, slots, permits)
         self._warned = False
-        super().__init__(runtime, semaphore_calls(runtime, name, permits, 1), policy)
+        super().__init__(runtime, semaphore_calls(runtime, name, permits, 1, slots), policy)
 
     async def available(self) -> int:
         """Return how many permits are free. Raises and costs what `info()` does."""
@@ -128,7 +131,7 @@ class Semaphore(Looking, Permits, Queueing):
     def _for(self, n: int) -> QueueCalls:
         if check_permits(self.name, "n", n) == 1:
             return self._calls
-        return semaphore_calls(self._runtime, self.name, self._permits, n)
+        return semaphore_calls(self._runtime, self.name, self._permits, n, self._slots)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self._permits} ttl={format_seconds(self._policy.ttl)}>"
@@ -147,8 +150,21 @@ def check_permits(name: str, option: str, value: object) -> int:
     return value
 
 
-def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int) -> QueueCalls:
-    """Requests about a name that holds so many permits, for an acquisition of some of them."""
+def check_slots(name: str, value: object, permits: int) -> bool:
+    """Return `value` if it is True or False, and if there are not too many permits for it.
+
+    Raises:
+        ConfigurationError: otherwise.
+    """
+    if check_flag(name, "slots", value) and permits > MOST_SLOTS:
+        raise ConfigurationError(
+            name, f"slots=True of semaphore {name!r} needs {MOST_SLOTS} permits at most, as each grant looks at all"
+        )
+    return bool(value)
+
+
+def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int, slots: bool = False) -> QueueCalls:
+    """Requests about a name that holds so many permits, for an acquisition of some of them, and their numbers."""
     make = runtime.backend.abilities.requests
     if make is not None:
         made: QueueCalls = make("semaphore", name, permits, weight)  # with the same methods
@@ -161,4 +177,5 @@ def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int) -> Q
         weight=weight,
         mints=True,
         liveness_ms=milliseconds(runtime.limits.liveness),
+        slots=slots,
     )

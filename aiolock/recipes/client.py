@@ -1,4 +1,4 @@
-"""The client of a request: a function that runs for nobody is not run, and a shutdown is told as one."""
+"""The client of a request: a function that runs for nobody is not run, and a shutdown is reported as one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Service:
             return
         if await self._client.gone():
             name = self._lock.name
-            raise Gone(name, f"lock {name!r} was released at once: the client of this request has gone")
+            raise Gone(name, f"lock {name!r} was released at once: the client of this request has left")
 
     async def __aenter__(self) -> Service:
         return self

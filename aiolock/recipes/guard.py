@@ -24,6 +24,9 @@ Word = str | bytes | int | float
 MOST_WORDS = 7_000
 """How many arguments one command may have: Lua's stack has room for 8,000."""
 
+MOST_NAMES = 64
+"""How many names one script reads."""
+
 _ALL_KEYS = "DEL"
 _COMMANDS = frozenset({"SET", _ALL_KEYS, "HSET", "INCRBY", "LPUSH", "XADD", "EXPIRE", "PEXPIRE"})
 _numbers = itertools.count(1)
@@ -50,8 +53,8 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
             checked here and then sent as a plain command: enough for tests, but not atomic.
 
     Raises:
-        ConfigurationError: no lease of an event loop; one that excludes no one (a semaphore's, a reader's), or of a
-            quorum; a pipeline, a blocking client, or one with another database.
+        ConfigurationError: no lease of an event loop; one that excludes no one (a semaphore's, a reader's), has more
+            than 64 names, or is of a quorum; a pipeline, a blocking client, or one with another database.
 
     Cost: no I/O.
 
@@ -65,6 +68,12 @@ def guard(lease: Lease, client: RedisClient) -> GuardedWrites:
     runtime, calls = lease._gate.runtime, lease._calls
     runtime.backend.abilities.need_queues(lease.name, "guarded writes")
     runtime.backend.abilities.need_redis(lease.name, "guarded writes")
+    if len(calls.names) > MOST_NAMES:
+        raise ConfigurationError(
+            lease.name,
+            f"guard() reads each name of a multi lock with each write, so it may have {MOST_NAMES} names at most, and "
+            f"{lease.name!r} has {len(calls.names)}",
+        )
     if calls.kind not in ("lock", "multi") and not (calls.kind == "rw" and calls.weight >= FULL):
         raise ConfigurationError(
             lease.name,
@@ -114,17 +123,55 @@ class GuardedWrites:
         self._hold = lease._hold
         self._permit: Permit = _permit(lease)
 
-    async def set(self, key: str | bytes, value: Word, *, ttl: float | timedelta | None = None) -> None:
-        """Set a key; `ttl` is seconds until it expires, from 0.001."""
-        await self.write(("SET", key, value) if ttl is None else ("SET", key, value, "PX", self._ms(ttl)))
+    async def set(
+        self,
+        key: str | bytes,
+        value: Word,
+        *,
+        ttl: float | timedelta | None = None,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        nx: bool = False,
+        xx: bool = False,
+    ) -> bool:
+        """Set a key.
+
+        Args:
+            key: which.
+            value: to what.
+            ttl: seconds until it expires, from 0.001; or `ex`, the same in redis-py's words, or `px`, milliseconds.
+            nx: only if it does not exist.
+            xx: only if it exists.
+
+        Returns:
+            False if `nx` or `xx` kept it from that.
+        """
+        words: list[Word] = ["SET", key, value]
+        times = [None if px is None else px if isinstance(px, timedelta) else px / 1000, ex, ttl]
+        given = [time for time in times if time is not None]
+        if len(given) > 1 or (nx and xx):
+            raise ConfigurationError(self._lease.name, "set() takes one of ttl, ex and px, and one of nx and xx")
+        if given:
+            words += ["PX", self._ms(given[0])]
+        if nx or xx:
+            words.append("NX" if nx else "XX")
+        (reply,) = await self.write(words)
+        return bool(reply)
 
     async def delete(self, *keys: str | bytes) -> int:
         """Delete keys; return how many there were."""
         return await self._number("DEL", *keys)
 
-    async def hset(self, key: str | bytes, fields: Mapping[str, Word]) -> int:
-        """Set fields of a hash; return how many are new."""
-        return await self._number("HSET", key, *_flat(fields))
+    async def hset(
+        self,
+        key: str | bytes,
+        fields: Mapping[str, Word] | str | bytes | None = None,
+        value: Word | None = None,
+        *,
+        mapping: Mapping[str, Word] | None = None,
+    ) -> int:
+        """Set fields of a hash, by a mapping, or one field by its name and value; return how many are new."""
+        return await self._number("HSET", key, *self._fields(fields, value), *_flat(mapping or {}))
 
     async def incrby(self, key: str | bytes, amount: int = 1) -> int:
         """Add to a number; return the sum."""
@@ -271,6 +318,13 @@ class GuardedWrites:
                     f"key {text!r} is in another slot of the cluster than lock {self._lease.name!r}, so one script "
                     f"cannot write it: begin it with {tag!r}",
                 )
+
+    def _fields(self, fields: Mapping[str, Word] | str | bytes | None, value: Word | None) -> list[Word]:
+        if not isinstance(fields, str | bytes) and value is None:
+            return _flat(fields or {})
+        if not isinstance(fields, str | bytes) or value is None:
+            raise ConfigurationError(self._lease.name, "hset() takes a mapping, or the name of a field and its value")
+        return [fields, value]
 
     def _ms(self, ttl: float | timedelta) -> int:
         return milliseconds(check_duration(self._lease.name, "guard()'s ttl", ttl, least=0.001))

@@ -25,7 +25,7 @@ def fields(key: str, shown: str) -> set[str]:
     try:
         parts = [(field, spec or "") for _, field, spec, _ in Formatter().parse(key) if field is not None]
     except ValueError as error:
-        raise ConfigurationError(key, f"the key {key!r} of {shown} is no format string: {error}") from error
+        raise ConfigurationError(key, f"the key {key!r} of {shown} is not a format string: {error}") from error
     names = {field.partition(".")[0].partition("[")[0] for field, _ in parts}
     if any(not name or name.isdecimal() for name in names):
         raise ConfigurationError(key, f"the key {key!r} of {shown} must name its arguments, as in 'order:{{order}}'")

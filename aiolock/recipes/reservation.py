@@ -105,7 +105,7 @@ def reserved(
     - `Unavailable`, a `NotRun`: Redis could not be asked. The reservation stays.
     - `ConfigurationError`: no ticket, or one of another namespace, database or kind.
 
-    If Redis cannot be told of the job's end, a WARNING says so, and the name is free when `within` is over. Cost: one
+    If Redis does not learn of the job's end, a WARNING says so, and the name is free when `within` is over. Cost: one
     round trip before the job, and one after it.
 
     Example:

@@ -121,7 +121,7 @@ async def _try(own: Transactions, name: str, key: str, left: float | None) -> in
     if found == OLD_ROWS:
         raise _unfit(name, "with the isolation level READ COMMITTED: another one does not see who holds the lock now")
     if found == DAMAGED:
-        raise BackendError(name, f"the state of lock {name!r} cannot be read: look at it with aiolock ls")
+        raise BackendError(name, f"the state of lock {name!r} cannot be read: inspect it with aiolock ls")
     return found
 
 

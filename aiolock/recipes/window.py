@@ -328,7 +328,7 @@ class Once:
             await runtime.within(reply, due, lambda: runtime.unanswered(self.key, "ending a run of"))
         except BackendError as error:
             say = logger.warning if error.transient else logger.error
-            say("%r has run, but that may not be kept: %s", self.key, error, extra={"lock_name": self.key})
+            say("%r has run, but that may not be recorded: %s", self.key, error, extra={"lock_name": self.key})
 
     def _told(self, kept: KeptRun | None) -> Run[T]:
         if kept is None:  # its hold was ended before it could begin

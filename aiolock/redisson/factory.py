@@ -52,7 +52,7 @@ class Redisson:
 
         Args:
             name: the key, 1 to 512 bytes in UTF-8.
-            options: keywords, as for `LockManager.lock()`; but Redisson keeps no `metadata`.
+            options: keywords, as for `LockManager.lock()`, but not `metadata` and `hold_at_least`.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -72,8 +72,8 @@ class Redisson:
     def fair_lock(self, name: str, **options: Unpack[LockOptions]) -> RFairLock:
         """Return `getFairLock(name)`: first come, first served.
 
-        It nests with `lock()` of the same name in one task, as in Java. But who waits for one is not told of a release
-        of the other: use one of them for a name.
+        It nests with `lock()` of the same name in one task, as in Java. But a waiter of one gets no message of a
+        release of the other: use one of them for a name.
 
         Arguments and errors: as for `lock()`. No I/O.
         """

@@ -71,7 +71,7 @@ class RLock(Reentrant):
         """End it, whoever holds it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
 
         A holder of yours that has had it for 0.1 s is notified at once, and its guarded block cancelled; one that has
-        just got it is told after that.
+        just got it is notified after that.
 
         Returns:
             True if it was held.

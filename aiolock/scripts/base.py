@@ -9,7 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
 from ..errors import AiolockError, BackendError
 from ..log import Log
@@ -138,6 +138,9 @@ class Combiner(Generic[R]):
     """
 
     __slots__ = ("_what",)
+
+    most_keys: ClassVar[int] = 2000
+    """In one request."""
 
     def __init__(self, script: Script[list[R]], head: tuple[Arg, ...] = ()) -> None:
         self._what = (script, head)

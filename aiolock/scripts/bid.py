@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SLOTS = " #"
+"""Between the process of an owner and the numbers of its permits."""
+
 
 class Bid(NamedTuple):
     """Who wants a name and on what terms: part of each request that may grant it.
@@ -32,4 +35,20 @@ class Bid(NamedTuple):
 def told(metadata: str) -> tuple[str, str | None]:
     """What a holder says of itself: host and pid, and the metadata of its lock."""
     process, _, rest = metadata.partition("\n")
-    return process, rest or None
+    return process.partition(SLOTS)[0], rest or None
+
+
+def wanting_slots(metadata: str) -> str:
+    """The same, of an owner that wants to know which permits it has: the server writes their numbers behind that."""
+    process, newline, rest = metadata.partition("\n")
+    return process + SLOTS + newline + rest
+
+
+def slots_of(metadata: str) -> tuple[int, ...]:
+    """Which permits a holder has, if it wanted to know."""
+    return slots(metadata.partition("\n")[0].partition(SLOTS)[2])
+
+
+def slots(text: str) -> tuple[int, ...]:
+    """The numbers in a text like "0,2"."""
+    return tuple(map(int, text.split(","))) if text else ()

@@ -20,7 +20,8 @@ _REPLICA = re.compile(r"\b(READONLY|MASTERDOWN) ")
 class Granted:
     """The owner holds the lock; `pttl` ms were left after the script.
 
-    `capacity` is the stored one, and `weight` what was moved to the owner, if the kind has either.
+    `capacity` is the stored one, and `weight` what was moved to the owner, if the kind has either; `slots` are the
+    numbers of its permits, if it wants them.
     """
 
     fence: int
@@ -28,6 +29,7 @@ class Granted:
     abandoned: bool
     capacity: int = 0
     weight: int = 0
+    slots: tuple[int, ...] = ()
 
 
 class Refused(NamedTuple):

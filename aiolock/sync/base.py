@@ -66,10 +66,10 @@ class Primitive(SyncOnly, Renamed):
 
     def cancel_waits(self) -> int:
         """End all acquires of this name that wait in this process, on both sides of a read-write lock: each raises
-        `NotAcquired` in its thread, and nothing is held. Those of other processes wait on, and so does who comes later.
+        `NotAcquired` in its thread, and nothing is held. Those of other processes keep waiting, and so do later ones.
 
         Returns:
-            How many that were.
+            How many they were.
 
         Raises:
             ConfigurationError: the manager is not open, or in a forked child.

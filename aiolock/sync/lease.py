@@ -70,6 +70,19 @@ class Lease(Renamed):
         return self._core.permits
 
     @property
+    def slots(self) -> tuple[int, ...]:
+        """Which permits of a `semaphore(…, slots=True)` it has, ascending; no other lease has them. Otherwise empty.
+
+        `release(n)` returns the highest. The others stay readable after the release, as the fence does.
+        """
+        return self._core.slots
+
+    @property
+    def slot(self) -> int:
+        """The lowest of its `slots`. Raises `ConfigurationError` if it has none."""
+        return self._core.slot
+
+    @property
     def owner(self) -> Owner:
         """The owner of the lock, for another thread that should share it: `lock.acquire(owner=lease.owner)`."""
         return self._core.owner
@@ -95,7 +108,7 @@ class Lease(Renamed):
 
     @property
     def wanted(self) -> bool:
-        """True once another called `lock.request_release()`: come to an end, and release. Works like `lost`."""
+        """True once another has called `lock.request_release()`: finish, and release. Works like `lost`."""
         return self._core.wanted
 
     def remaining(self) -> float:

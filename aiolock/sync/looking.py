@@ -19,7 +19,7 @@ class Looking:
     _portal: Portal
 
     def holders(self) -> list[HolderInfo]:
-        """Return everyone who holds it, in the order in which they came in; of a read-write lock, on either side.
+        """Return everyone who holds it, in the order in which they entered; of a read-write lock, on either side.
 
         Raises:
             BackendError: Redis is unreachable or refuses.

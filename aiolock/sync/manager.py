@@ -237,8 +237,8 @@ class LockManager(SyncOnly, Renamed):
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
-            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `metadata` and `on_lost`, as `LockOptions`
-                explains them.
+            options: keywords: `ttl`, `acquire_timeout`, `renew`, `max_hold`, `hold_at_least`, `metadata` and `on_lost`,
+                as `LockOptions` explains them.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -261,8 +261,8 @@ class LockManager(SyncOnly, Renamed):
         """Return several locks as one, all or none: the same locks that `lock()` returns.
 
         Args:
-            names: 1 to 64 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
-            options: as for `lock()`.
+            names: 1 to 10,000 different names of 1 to 512 bytes in UTF-8, in any order; duplicates count once.
+            options: as for `lock()`, but not `hold_at_least`.
 
         Errors: as for `lock()`. No I/O.
         """
@@ -293,18 +293,19 @@ class LockManager(SyncOnly, Renamed):
         return RWLock(self._portal, self._core.rw_lock(name, **known), on_lost)
 
     @usage(SEMAPHORE)
-    def semaphore(self, name: str, permits: int, **options: Unpack[LockOptions]) -> Semaphore:
+    def semaphore(self, name: str, permits: int, *, slots: bool = False, **options: Unpack[LockOptions]) -> Semaphore:
         """Return a semaphore: limits concurrent holders across processes; each acquisition gets its own lease.
 
         Args:
             name: any text of 1 to 512 bytes in UTF-8.
             permits: how many, from 1. While others hold it or wait for it, theirs counts, and this logs a WARNING.
+            slots: each lease learns which permits it has, of at most 1,000: `lease.slot`, or `lease.slots` of several.
             options: as for `lock()`.
 
         Errors: as for `lock()`. No I/O.
         """
         known, on_lost = split(options)
-        return Semaphore(self._portal, self._core.semaphore(name, permits, **known), on_lost)
+        return Semaphore(self._portal, self._core.semaphore(name, permits, slots=slots, **known), on_lost)
 
     @usage(LATCH)
     def latch(self, name: str, count: int, *, ttl: float | timedelta = LATCH_TTL) -> Latch:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ..primitives.lock import LockInfo
 from ..primitives.multi_lock import MultiLock as AsyncMultiLock
 from .reentrant import Reentrant
@@ -33,3 +35,21 @@ class MultiLock(Reentrant, Vacancy):
         Cost: one round trip, read-only; on a cluster a request to each slot.
         """
         return self._portal.call(self.name, self._core.info)
+
+    def request_release(self, grace: float | timedelta = 0.0, *, force: bool = False) -> bool:
+        """Ask who holds any of the names to finish, as `Lock.request_release()` does.
+
+        Args:
+            grace: seconds to wait until those holds have ended; 0 only asks.
+            force: end those that have not ended then.
+
+        Returns:
+            True if all holds that were asked to end have ended, or if nobody held any name.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+            ConfigurationError: a grace that cannot be; the manager is not open, or closes.
+
+        Cost: that of `Lock.request_release()` for each name, at once.
+        """
+        return self._portal.call(self.name, lambda: self._core.request_release(grace, force=force))

@@ -24,8 +24,10 @@ class LockOptions(TypedDict, total=False):
         acquire_timeout: seconds an acquire may wait, or None for no limit, instead of the manager's.
         renew: instead of the manager's; False makes fixed leases, which end at their deadline.
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
-        hold_at_least: seconds from its grant for which nobody else gets in, however early it is released; at most the
-            ttl. Nobody has to live on for that. It cannot be detached then, or released in a condition's wait.
+        hold_at_least: seconds from its grant for which nobody else gets in, not even this process, however early it is
+            released, or if this process dies; at most the ttl. `force_release()` ends it. Not for multi locks, nor on
+            etcd and ZooKeeper. Such a lease cannot be detached, or wait for a condition. It costs no request. Source:
+            ShedLock's `lockAtLeastFor`.
         metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
         on_lost: called with each lease that is lost, in a thread of its own, while the block may still run: to kill a
             subprocess, or close a connection. What it raises goes to `threading.excepthook`.

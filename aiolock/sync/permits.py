@@ -1,4 +1,4 @@
-"""What has permits, of which each acquisition takes some, and can give back some; for threads."""
+"""What has permits: each acquisition takes some, and can return some; for threads."""
 
 from __future__ import annotations
 

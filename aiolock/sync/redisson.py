@@ -244,7 +244,7 @@ class Redisson:
 
         Args:
             name: the key, 1 to 512 bytes in UTF-8.
-            options: keywords, as for `LockManager.lock()`; but Redisson keeps no `metadata`.
+            options: keywords, as for `LockManager.lock()`, but not `metadata` and `hold_at_least`.
 
         Raises:
             ConfigurationError: an argument that cannot work.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ..primitives.rw_lock import RWLock as AsyncRWLock
 from ..primitives.rw_lock import RWLockInfo
 from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
@@ -27,6 +29,23 @@ class RWLockSide(Reentrant):
     def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free. As `RWLock.info()`."""
         return self._portal.call(self.name, self._core.info)
+
+    def request_release(self, grace: float | timedelta = 0.0) -> bool:
+        """Ask all who hold it now to finish: their `lease.wanted` becomes true.
+
+        Args:
+            grace: seconds to wait until all these holds have ended; 0 only asks.
+
+        Returns:
+            True if they have, or if nobody held it.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+            ConfigurationError: a grace that cannot be; a store without scripts; the manager is not open, or closes.
+
+        Cost: one round trip for every 250 holders, again and again while it waits.
+        """
+        return self._portal.call(self.name, lambda: self._core.request_release(grace))
 
     def force_release(self) -> bool:
         """End every lease on the lock, as `Lock.force_release()` does for one.
@@ -62,6 +81,23 @@ class RWLock(Looking, TwoSides, Vacancy):
         self._portal = portal
         self.read: RWLockSide = RWLockSide(portal, core.read, on_lost)
         self.write: RWLockSide = RWLockSide(portal, core.write, on_lost)
+
+    def request_release(self, grace: float | timedelta = 0.0) -> bool:
+        """Ask all who hold it now to finish: their `lease.wanted` becomes true.
+
+        Args:
+            grace: seconds to wait until all these holds have ended; 0 only asks.
+
+        Returns:
+            True if they have, or if nobody held it.
+
+        Raises:
+            BackendError: Redis is unreachable or refuses.
+            ConfigurationError: a grace that cannot be; a store without scripts; the manager is not open, or closes.
+
+        Cost: one round trip for every 250 holders, again and again while it waits.
+        """
+        return self.write.request_release(grace)
 
     def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free.

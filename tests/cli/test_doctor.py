@@ -94,7 +94,7 @@ def test_without_a_transaction_it_asks_for_nothing(limited: CommandLine, cli: Co
         link.execute_command("ACL", "SETUSER", "locks", "-multi")
         result = limited("doctor")
         assert all_keys(link) == []
-    assert "unknown: it allows no MULTI" in result.stdout
+    assert "unknown: without MULTI" in result.stdout
 
 
 def test_a_full_server_denies_nothing(cli: CommandLine) -> None:

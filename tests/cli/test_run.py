@@ -132,7 +132,7 @@ def test_a_line_for_the_shell(cli: CommandLine, words: tuple[str, ...], monkeypa
         (("a", "-s", "-x", "true"), "exclude each other"),
         (("a", "-s", "--permits", "2", "true"), "exclude each other"),
         (("a", "-x", "--once", "5s", "true"), "exclude each other"),
-        (("a", "--signal", "TURM", "true"), "is no signal here"),
+        (("a", "--signal", "TURM", "true"), "is not a signal here"),
         (("a", "--once", "5s", "--at-least", "1s", "true"), "leave out --at-least"),
         (("a", "--ttl", "5s", "--at-least", "6s", "true"), "raise the ttl"),
     ],

@@ -56,7 +56,7 @@ async def test_all_or_none(here: MultiLock, others: LockManager, place: Place) -
     assert held_keys(place) == set()
     async with others.lock("b") as lease:
         assert await asyncio.create_task(tried(here)) is None
-        assert held_keys(place) == {keys_of("b").lock}
+        await until(lambda: held_keys(place) == {keys_of("b").lock})  # what it took in pieces, it gives back
 
 
 async def tried(lock: MultiLock) -> int | None:
@@ -94,12 +94,46 @@ async def test_info_is_of_its_parts(here: MultiLock, others: LockManager) -> Non
         assert (info.fence, info.holder.rpartition(":")[2]) == (lease.fence, str(os.getpid()))
 
 
-async def test_sixty_four_names(locks: LockManager, place: Place) -> None:
-    names = [f"n{i}" for i in range(MAX_NAMES)]
-    async with locks.multi_lock(*names) as lease:
-        assert len(held_keys(place)) == MAX_NAMES
+@pytest.mark.not_polling("a manager that polls hears no messages")
+async def test_its_holders_are_asked_to_finish(here: MultiLock, others: LockManager) -> None:
+    """Each of them, also another multi lock; it waits for the end of all these. Kept by `request_release`."""
+    assert await here.request_release()
+    async with asyncio.timeout(10.0):
+        async with others.lock("a") as plain, others.multi_lock("b", "c") as other:
+            asking = asyncio.ensure_future(here.request_release(grace=60.0))
+            await plain.wait_wanted()
+            await other.wait_wanted()
+            await plain.release()
+            await asyncio.sleep(0)
+            assert not asking.done()
+        assert await asking
+
+
+async def test_its_holders_are_forced_to_finish(here: MultiLock, others: LockManager) -> None:
+    lease = await others.multi_lock("b", "c").acquire()
+    assert not await here.request_release()
+    assert await here.request_release(force=True)
+    async with asyncio.timeout(10.0), here:
+        with pytest.raises(LockLost):
+            await lease.release()
+    with pytest.raises(ConfigurationError, match="grace"):
+        await here.request_release(grace=-1.0)
+
+
+@pytest.mark.parametrize("count", [64, 130])
+async def test_many_names(locks: LockManager, others: LockManager, place: Place, count: int) -> None:
+    """In one script, and in pieces. Its name is short, and another's that differs in one of them."""
+    names = [f"n{i}" for i in range(count)]
+    lock = locks.multi_lock(*names)
+    async with lock as lease:
         await lease.renew()
+        held = await lock.info()
+        assert len(held) == count
+        assert {info.fence for info in held.values()} == {lease.fence}
+        assert await others.lock(names[-1]).try_acquire() is None
     assert held_keys(place) == set()
+    assert locks.multi_lock(*names[1:], "n").name != lock.name
+    assert len(lock.name) < 500
 
 
 async def test_abandoned_if_any_part_was(here: MultiLock, locks: LockManager, place: Place) -> None:
@@ -115,7 +149,7 @@ async def test_abandoned_if_any_part_was(here: MultiLock, locks: LockManager, pl
     ("names", "words"),
     [
         ((), "needs names"),
-        ([f"n{i}" for i in range(MAX_NAMES + 1)], "65 names"),
+        ([f"n{i}" for i in range(MAX_NAMES + 1)], "10001 names"),
         (("a", ""), "0 bytes"),
         ((["a", "b"],), "must be str"),
     ],

@@ -59,3 +59,10 @@ def test_what_a_pair_costs_a_thread(redis_url: str) -> None:
     seen = example("sync_cost").measure(redis_url, rounds=1, pairs=3)
     assert list(seen) == ["aiolock.sync", "aiolock, asynchronous", "redis-py, synchronous"]
     assert min(seen.values()) > 0
+
+
+async def test_many_names(redis_url: str) -> None:
+    """The program measures what it says."""
+    seen = await example("many_names").measure(redis_url, counts=(2, 65), rounds=1)
+    assert list(seen) == [2, 65]
+    assert all(cost.script > 0 for cost in seen.values())

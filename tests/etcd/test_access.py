@@ -69,8 +69,8 @@ async def test_nobody_is_there(server: Etcd) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     wrong = {
-        f"etcd://127.0.0.1:{port}": r"cannot be reached: is it up, and this its address\? \(.*Connect call failed.*\)$",
-        server.url.replace("etcd:", "etcds:"): r"cannot be reached.*; has it TLS, as the URL says\?$",
+        f"etcd://127.0.0.1:{port}": r"is it up, and is this its address\? \(.*Connect call failed.*\)$",
+        server.url.replace("etcd:", "etcds:"): r"cannot be reached.*; does it speak TLS, as the URL says\?$",
     }
     for url, why in wrong.items():
         with pytest.raises(BackendError, match=why) as caught:
@@ -107,7 +107,9 @@ async def test_tls(tmp_path: Path) -> None:
         refused = {
             plain: "if it has TLS, write etcds://",
             url: "etcd",  # it hangs up, perhaps later
-            both.replace("?ca=", "?").replace(f"{files['ca']}&", ""): "certificate verify failed.*has it TLS, as the",
+            both.replace("?ca=", "?").replace(
+                f"{files['ca']}&", ""
+            ): "certificate verify failed.*does it speak TLS, as the",
         }
         for wrong, why in refused.items():
             with pytest.raises(BackendError, match=why):

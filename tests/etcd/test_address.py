@@ -34,10 +34,10 @@ def test_a_user() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("etcd://", "'' is no member of etcd: write etcd://host:port"),
-        ("etcd://a:x", "'a:x' is no member of etcd"),
-        ("etcd://a:70000", "'a:70000' is no member"),
-        ("etcd://a,,b", "'' is no member"),
+        ("etcd://", "'' is not a member of etcd: write etcd://host:port"),
+        ("etcd://a:x", "'a:x' is not a member of etcd"),
+        ("etcd://a:70000", "'a:70000' is not a member"),
+        ("etcd://a,,b", "'' is not a member"),
         ("etcd://me:secret@a/locks", r"'etcd://me:\*\*\*@a/locks' has a path, but etcd has none"),
         ("etcd://a?ca=x", "has 'ca': only etcds:// has options"),
         ("etcds://a?cafile=x", "has 'cafile': only etcds:// has options, which are ca, cert and key"),

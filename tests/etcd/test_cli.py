@@ -37,5 +37,5 @@ def test_versions_whose_leases_may_end_early(version: str, sound: bool) -> None:
 def test_a_member_that_is_unwell() -> None:
     status = MemberStatus("a:1", "3.6.0", None, ("memberID:1 alarm:NOSPACE ",))
     found = {finding.topic: finding for finding in examine_member(status)}
-    assert found["leader"].text == "it knows of no leader"
+    assert found["leader"].text == "it knows no leader"
     assert "disarm" in found["alarm"].advice

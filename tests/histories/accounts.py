@@ -13,6 +13,7 @@ import psycopg
 
 from aiolock import Lease, LockLost, TransactionError, fenced
 from aiolock.recipes.fenced import FENCES_TABLE
+from tests.support.postgres import OWNER
 
 TABLES = (
     "CREATE TABLE account (total bigint NOT NULL)",
@@ -75,7 +76,8 @@ class Accounts:
     def end_sessions(self) -> None:
         """As a restart of the database does."""
         self._look("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "
-                   "AND datname = current_database() AND pid <> pg_backend_pid()")  # fmt: skip
+                   "AND datname = current_database() AND pid <> pg_backend_pid() "
+                   f"AND application_name <> '{OWNER}'")  # fmt: skip
 
     def _look(self, sql: str) -> list[Any]:
         with psycopg.connect(self._dsn, autocommit=True) as link:

@@ -28,7 +28,8 @@ class Attempt:
         left: when it still had it for the last time that is known.
         ended: when its call was over; `NEVER` if its process died before.
         how: "done", "lost", "cancelled", "missed", or "" if it did not end.
-        kept: from when on it had only so many permits.
+        slots: which permits it had, ascending; empty if it did not want to know.
+        kept: from when on it had only so many permits: the first of these.
         writes: to the resource.
         root: the outermost of the attempts of its task that it is nested in; itself if none.
     """
@@ -56,6 +57,7 @@ class Attempt:
     ended: float = NEVER
     how: str = ""
     reason: str = ""
+    slots: tuple[int, ...] = ()
     kept: list[tuple[float, int]] = field(default_factory=list)
     writes: list[Event] = field(default_factory=list)
     root: Attempt | None = field(default=None, repr=False)
@@ -79,6 +81,7 @@ class Attempt:
             case "granted":
                 self.granted, self.fence, self.lost_at_once = at, event["fence"], bool(event.get("lost"))
                 self.abandoned = bool(event.get("abandoned"))
+                self.slots = tuple(event.get("slots", ()))
             case "kept":
                 self.kept.append((at, event["weight"]))
             case "write":

@@ -8,7 +8,7 @@ a machine share), and what the event has of its own. The events of one operation
 | --- | --- | --- |
 | `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by` as they apply | before the call |
 | `queued` | | this process was told that it has a place in the server's queue |
-| `granted` | `fence`, `lost` | the first line of the body |
+| `granted` | `fence`, `lost`, `slots` | the first line of the body |
 | `kept` | `weight` | it gave back part of its permits |
 | `write` | `since`, `accepted`, `fence`, `name` | the resource has answered; None: it raised, so it may have counted |
 | `left` | | the last line of the body, before the release is written |

@@ -77,6 +77,12 @@ def _rewrite(patch: Patch, script: Script[Any], old: str, new: str) -> None:
     patch.setattr(script, "sha", hashlib.sha1(script.lua.encode(), usedforsecurity=False).hexdigest())
 
 
+def slots_shared(patch: Patch) -> None:
+    """Two holders of a semaphore have the same permit."""
+    for script in (queue.ACQUIRE, queue.REFRESH):
+        _rewrite(patch, script, "if not taken[slot] then free", "if true then free")
+
+
 @dataclass(frozen=True)
 class Case:
     """How a mutation is found.
@@ -103,6 +109,7 @@ CASES: dict[str, Case] = {
     "fence_repeated": Case(fence_repeated),
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
+    "slots_shared": Case(slots_shared, uses=("permits", "permits", "permits", "lock")),
     "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),

@@ -18,19 +18,20 @@ def stay(pid: int, kind: str, name: str, since: float, until: float | None, fenc
     """A task asks, is in from `since` on, and leaves at `until`; None: it is killed inside.
 
     Args:
-        more: fields of its begin; or `asked`, `queued`, `lost`, `abandoned`, `how`, `reason`, `kept`, `writes`
+        more: fields of its begin; or `asked`, `queued`, `lost`, `abandoned`, `slots`, `how`, `reason`, `kept`, `writes`
             (moments, and whether they were accepted), `detached`, `op`.
     """
     op = more.pop("op", None) or next(numbers)
     asked, queued = more.pop("asked", since), more.pop("queued", None)
     how, reason = more.pop("how", "done"), more.pop("reason", "")
     lost, kept, writes = more.pop("lost", False), more.pop("kept", ()), more.pop("writes", ())
-    abandoned = more.pop("abandoned", False)
+    abandoned, slots = more.pop("abandoned", False), more.pop("slots", ())
     detached = more.pop("detached", None)
     told = [_note(pid, op, "began", asked, kind=kind, names=list(name), **more)]
     if queued is not None:
         told.append(_note(pid, op, "queued", queued))
-    told.append(_note(pid, op, "granted", since, fence=fence or int(since * 100), lost=lost, abandoned=abandoned))
+    granted = {"fence": fence or int(since * 100), "lost": lost, "abandoned": abandoned, "slots": slots}
+    told.append(_note(pid, op, "granted", since, **granted))
     told += [_note(pid, op, "kept", at, weight=weight) for at, weight in kept]
     for at, accepted in writes:
         told.append(_note(pid, op, "write", at, since=at, accepted=accepted, fence=fence or int(since * 100)))

@@ -97,6 +97,17 @@ def test_a_semaphore() -> None:
     assert "semaphore" in found(part, stay(2, "permits", "s", 1.2, 3, weight=2, permits=3))
 
 
+def test_slots() -> None:
+    first = stay(1, "permits", "s", 1, 4, weight=2, permits=3, slots=(0, 1))
+    assert not found(first, stay(2, "permits", "s", 2, 3, permits=3, slots=(2,)))
+    assert not found(first, stay(2, "permits", "s", 4, 5, permits=3, slots=(0,)))
+    assert "slots" in found(first, stay(2, "permits", "s", 2, 3, permits=3, slots=(1,)))
+    assert "slots" in found(stay(2, "permits", "s", 2, 3, permits=3, slots=(3,)))
+    part = stay(1, "permits", "s", 1, 4, weight=2, permits=3, slots=(0, 1), kept=[(1.5, 1)])
+    assert not found(part, stay(2, "permits", "s", 2, 3, permits=3, slots=(1,)))
+    assert "slots" in found(part, stay(2, "permits", "s", 2, 3, permits=3, slots=(0,)))
+
+
 def test_a_ticket_keeps_the_name() -> None:
     given, taken = (
         stay(1, "lock", "a", 1, 2, detached={"ticket": "t"}),

@@ -58,7 +58,8 @@ class Held:
     """
 
     def __init__(self, operation: Operation, lease: Lease) -> None:
-        operation.note("granted", fence=lease._hold.fence, lost=lease.lost, abandoned=lease.abandoned)
+        slots = {"slots": lease.slots} if lease.slots else {}
+        operation.note("granted", fence=lease._hold.fence, lost=lease.lost, abandoned=lease.abandoned, **slots)
         self.lease = lease
         self._operation = operation
         self._inside = True
@@ -188,7 +189,8 @@ class Uses:
         patience, weight = self._patience(), self._dice.choice((1, 1, 2))
         given = {"weight": weight, "permits": PERMITS, "timeout": patience, "use": "permits"}
         operation = self._journal.begin("permits", "sem", **given)
-        taking = self._locks.semaphore("sem", PERMITS).acquire(weight, timeout=patience)
+        slots = self._locks._runtime.backend.abilities.requests is None  # a store that keeps queues has none
+        taking = self._locks.semaphore("sem", PERMITS, slots=slots).acquire(weight, timeout=patience)
         async with self._ending(operation), _held(operation, taking) as held:
             await asyncio.sleep(self._stay())
             if weight > 1 and self._dice.random() < 0.5:

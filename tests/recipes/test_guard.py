@@ -66,6 +66,9 @@ async def test_each_write(lease: Lease, redis_url: str, library: Any, decodes: b
         await writes.set("a", "x", ttl=30)
         assert await client.pttl("a") > 20_000
         assert await writes.hset("h", {"one": 1, "two": b"2"}) == 2
+        assert await writes.hset("h", "one", 3) == 0
+        assert await writes.hset("h", mapping={"three": 3}) == 1
+        assert await client.hlen("h") == 3
         assert await writes.incrby("n", 5) == 5
         assert await writes.incrby(b"n") == 6
         assert await writes.lpush("l", "x", "y") == 2
@@ -201,6 +204,43 @@ async def test_another_server(lease: Lease, own_server: RedisServer) -> None:
             await guard(lease, client).set("a", 1)
         assert not await client.exists("a")
     assert not lease.lost
+
+
+@pytest.mark.parametrize("decodes", [False, True])
+async def test_a_key_that_is_there_or_not(lease: Lease, redis_url: str, decodes: bool) -> None:
+    """In the words of redis-py; and a copy of a refused one is refused, too. Kept by `set`."""
+    async with redis.asyncio.Redis.from_url(redis_url, decode_responses=decodes) as client:
+        writes = guard(lease, client)
+        assert not await writes.set("a", "x", xx=True)
+        assert await writes.set("a", "x", nx=True, ex=30)
+        assert 20_000 < await client.pttl("a") <= 30_000
+        assert not await writes.set("a", "y", nx=True)
+        assert await writes.set("a", "z", xx=True, px=60_000)
+        assert 30_000 < await client.pttl("a") <= 60_000
+        assert await client.get("a") == ("z" if decodes else b"z")
+        assert await writes.write(("SET", "a", "y", "NX"), ("INCRBY", "n", 1)) == [None, 1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"ttl": 1.0, "ex": 1}, {"ex": 1, "px": 1}, {"nx": True, "xx": True}, {"px": 0}], ids=str
+)
+async def test_a_set_that_cannot_be(lease: Lease, raw: redis.asyncio.Redis, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        await guard(lease, raw).set("a", "x", **options)
+    assert not await raw.exists("a")
+
+
+async def test_a_field_that_cannot_be(lease: Lease, raw: redis.asyncio.Redis) -> None:
+    with pytest.raises(ConfigurationError, match="takes a mapping"):
+        await guard(lease, raw).hset("h", "field")
+    with pytest.raises(ConfigurationError, match="takes a mapping"):
+        await guard(lease, raw).hset("h", {"field": 1}, 2)
+
+
+async def test_more_names_than_one_script_reads(locks: LockManager, raw: redis.asyncio.Redis) -> None:
+    async with locks.multi_lock(*(f"n{i}" for i in range(65))) as lease:
+        with pytest.raises(ConfigurationError, match="64 names at most"):
+            guard(lease, raw)
 
 
 async def test_what_guard_cannot_write(lease: Lease, raw: redis.asyncio.Redis) -> None:

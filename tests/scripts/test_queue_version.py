@@ -11,7 +11,7 @@ import pytest
 
 from aiolock.backends.redis.failures import ErrorReply, code_of
 from aiolock.scripts.base import Call
-from aiolock.scripts.bid import Bid
+from aiolock.scripts.bid import Bid, slots_of, wanting_slots
 from aiolock.scripts.guard import permit
 from aiolock.scripts.outcomes import Failed, Granted, Queued
 from tests.support.queues import FULL, KEYS, RW, SEMAPHORE, Queue, assert_sound, change, holders
@@ -146,3 +146,25 @@ def test_processes_of_0_3_0_share_names(side: Side, name: Queue) -> None:
     assert_sound(side, name)
     assert list(holders(side, name)) == ["m:2"]
     assert "state" not in side.hash(name.hash)
+
+
+def test_slots_beside_processes_of_0_3_0(side: Side) -> None:
+    """They let in one that wants slots, have none themselves, and leave those of others as they are. Kept by assign in
+    slots.lua: of an owner that has the name already.
+    """
+    name, says = Queue(SEMAPHORE), wanting_slots("web-3:4711\nnightly #1")
+    old = Queue(SEMAPHORE)
+    first, _ = side.run(name.request("m:1", TTL, 0, says)), side.run(name.request("m:2", TTL, 0, says))
+    side.run(as_released("0.3.0", old.request("n:1", TTL, 0, "old:1")))
+    assert isinstance(side.run(name.request("m:3", TTL, 0, says, queue_number=0)), Queued)
+    side.run(as_released("0.3.0", old.release("n:1", TTL, 0, "clean", False)))
+    third = side.run(name.request("m:3", TTL, 0, says, queue_number=0))
+    assert isinstance(first, Granted)
+    assert isinstance(third, Granted)
+    assert (first.slots, third.slots) == ((0,), (2,))
+    assert [slots_of(one.process) for one in holders(side, name).values()] == [(0,), (1,), (2,)]
+    side.run(as_released("0.3.0", old.release("m:1", TTL, 0, "clean", False)))
+    old_grant = side.run(as_released("0.3.0", old.request("n:2", TTL, 0, "old:1")))
+    assert isinstance(old_grant, Granted)
+    assert slots_of(holders(side, name)["n:2"].process) == ()
+    assert_sound(side, name)

@@ -90,7 +90,7 @@ async def test_an_unknown_service(sentinels: SentinelSet) -> None:
 
 async def test_a_server_that_is_no_sentinel(redis_server: RedisServer) -> None:
     locks = LockManager.sentinel([(redis_server.host, redis_server.port)], service="mymaster")
-    with pytest.raises(ConfigurationError, match=r"no Sentinel.*LockManager"):
+    with pytest.raises(ConfigurationError, match=r"not a Sentinel.*LockManager"):
         await locks.open()
 
 

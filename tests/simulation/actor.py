@@ -249,6 +249,8 @@ class Actor:
             options = {"renew": False}
         elif step.how == "limited":
             options = {"max_hold": step.seconds / 2 + 0.01}
+        elif step.how == "kept":
+            options["hold_at_least"] = self._least(step)
         kind, names, weight = "lock", (name,), 1
         primitive: Any
         match step.what:
@@ -271,7 +273,8 @@ class Actor:
                 kind, weight, primitive = "rw", FULL, manager.rw_lock(name, **options).write
             case "permits":
                 kind, weight = "semaphore", min(step.n, PERMITS)
-                primitive = manager.semaphore(name, PERMITS, **options)
+                slots = step.how != "plain" and self._scene.plan.store != "queues"
+                primitive = manager.semaphore(name, PERMITS, slots=slots, **options)
             case "multi":
                 names = tuple(name)
                 primitive = manager.multi_lock(*names, **options)
@@ -303,6 +306,20 @@ class Actor:
                 self._model.gives_up(wish)
             else:
                 await self._stay(step, wish, lease)
+
+    async def _by_kept(self, step: Step, primitive: Any, wish: Wish) -> None:
+        async with self._acquire(step, primitive, wish) as lease:
+            stay = self._enter(wish, lease)
+            hold = lease._hold
+            stay.kept_until = self.process.moment(hold.began + self._least(step))
+            self._scene.orphans.on_purpose.add(hold.owner)
+            try:
+                await asyncio.sleep(step.seconds)
+            finally:
+                self._left(stay)
+
+    def _least(self, step: Step) -> float:
+        return 0.7 * (step.ttl or self._scene.plan.ttl)
 
     async def _by_plain(self, step: Step, primitive: Any, wish: Wish) -> None:
         lease = await self._acquire(step, primitive, wish)

@@ -12,6 +12,7 @@ HOWS = ("guard",) * 6 + (
     "try", "try", "plain", "entered", "nest", "nest", "share", "fixed", "renew", "limited", "shield", "block", "detach",
     "part",
 )  # fmt: skip
+KEPT = ("lock", "fair", "read", "write", "permits")
 REENTRANT = ("lock", "fair", "read", "write", "multi")
 ON_REDISSON = {
     "fair": ("redisson fair", "f"),
@@ -30,8 +31,9 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 
 def draw(seed: int | str) -> Plan:
-    """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, and one in sixteen
-    about a queue that is lost. That of "redisson:7" is that of 7, in which each primitive is Redisson's.
+    """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen
+    about a queue that is lost, and one in sixteen about names that stay taken after their release. That of
+    "redisson:7" is that of 7, in which each primitive is Redisson's.
     """
     wire, _, number = str(seed).rpartition(":")
     if wire == "redisson":
@@ -42,7 +44,9 @@ def draw(seed: int | str) -> Plan:
     chance = dice.random()
     if chance < 1 / 4:
         return _handing_on(plan, dice) if chance < 1 / 8 else _blocking(plan, dice)
-    return _losing_the_queue(plan, dice) if chance > 15 / 16 else plan
+    if chance > 7 / 8:
+        return _losing_the_queue(plan, dice) if chance > 15 / 16 else _keeping(plan, dice)
+    return plan
 
 
 def _on_redisson(step: Step) -> Step:
@@ -51,6 +55,8 @@ def _on_redisson(step: Step) -> Step:
     if step.what not in HOLDING:
         return step
     kind, name = ON_REDISSON.get(step.what, ("redisson", step.name[:1]))
+    if step.how == "kept":
+        return replace(step, what=kind, name=name, how="guard")
     how = "plain" if step.how == "detach" or (step.how == "part" and step.what != "permits") else step.how
     return replace(step, what=kind, name=name, how=how)
 
@@ -74,6 +80,17 @@ def _blocking(plan: Plan, dice: Random) -> Plan:
         faults.append(Fault(dice.choice(kinds), at, -1, seconds, dice.randrange(6)))
     ttl, liveness = dice.choice((3.0, 6.0)), dice.choice((0.5, 1.0))
     return replace(plan, workers=workers, faults=tuple(faults), ttl=ttl, margin=None, liveness=liveness)
+
+
+def _keeping(plan: Plan, dice: Random) -> Plan:
+    """Many names stay taken for a while after their release."""
+
+    def step(one: Step) -> Step:
+        kept = one.what in KEPT and one.how in ("guard", "try", "plain", "nest") and dice.random() < 0.6
+        return replace(one, how="kept", seconds=min(one.seconds, plan.ttl / 4)) if kept else one
+
+    workers = tuple(replace(worker, steps=tuple(step(one) for one in worker.steps)) for worker in plan.workers)
+    return replace(plan, workers=workers)
 
 
 def _losing_the_queue(plan: Plan, dice: Random) -> Plan:

@@ -73,6 +73,7 @@ class Stay:
         entered: when.
         lost_since: since when a loss is known; None for never.
         overtaken: who came in while it was inside; it must be told, at its end at the latest.
+        kept_until: until when nobody may come in, however early it ends.
     """
 
     wish: Wish
@@ -83,6 +84,7 @@ class Stay:
     lost_since: float | None = None
     void: bool = field(default=False)
     overtaken: str = ""
+    kept_until: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.wish.who} in {self.wish.kind} {'+'.join(self.wish.names)} (fence {self.lease._hold.fence})"
@@ -101,6 +103,7 @@ class Model:
         revoked: when each hold was ended by force, by its owner and fence.
         waiting: all who wait.
         inside: all who are in.
+        kept: those who are not, but of whom something stays taken.
         entries: how many came in.
     """
 
@@ -112,6 +115,7 @@ class Model:
         self.revoked: dict[tuple[str, int], float] = {}
         self.waiting: list[Wish] = []
         self.inside: list[Stay] = []
+        self.kept: list[Stay] = []
         self.entries = 0
         self.troubled_until = 0.0
         self._unordered_until = 0.0
@@ -148,6 +152,7 @@ class Model:
         else:
             self._check_order(stay)
             self._check_room(stay)
+            self._check_slots(stay)
             if not wish.on_redisson:
                 self._check_fence(stay)
             self._check_truth(stay)
@@ -158,10 +163,13 @@ class Model:
         """A body has ended."""
         if stay in self.inside:
             self.inside.remove(stay)
+            if stay.kept_until:
+                self.kept.append(stay)
 
     def died(self, process: Process) -> None:
         """A process was killed: nothing in it is inside any more."""
-        self.inside = [stay for stay in self.inside if stay.wish.process is not process]
+        for stay in [stay for stay in self.inside if stay.wish.process is process]:
+            self.leaves(stay)
         self.waiting = [wish for wish in self.waiting if wish.process is not process]
 
     def breach(self) -> None:
@@ -220,8 +228,26 @@ class Model:
                 if not self._excused(stay, now):
                     used += stay.wish.weight
                     others.append(str(stay))
+            for stay in self.kept:
+                if stay.wish.kind == kind and name in stay.wish.names and self._keeps(stay, now):
+                    used += stay.wish.weight
+                    others.append(f"kept {stay}")
             if used > CAPACITY[kind]:
                 self.world.fail(f"{new} began while inside: {', '.join(others)}")
+
+    def _keeps(self, stay: Stay, now: float) -> bool:
+        """Whether what it had is still taken, though it is not inside."""
+        ended = stay.void or self._broken(stay.wish.began) or self.revoked_of(stay)
+        return now < stay.kept_until - SLACK and not ended
+
+    def _check_slots(self, new: Stay) -> None:
+        """Nobody else has its permits."""
+        slots = new.lease.slots
+        if slots and (len(slots) != new.wish.weight or max(slots) >= PERMITS):
+            self.world.fail(f"{new} has {new.wish.weight} permits, and the slots {slots}")
+        for stay in self.inside:
+            if set(slots) & set(stay.lease.slots) and not self._excused(stay, self.world.now):
+                self.world.fail(f"{new} has the slots {slots}, and {stay} has {stay.lease.slots}")
 
     def _excused(self, stay: Stay, now: float) -> bool:
         """Whether another may be in now, although it is."""

@@ -16,7 +16,7 @@ from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from aiolock.core.waiting.waiter import Waiter
-from aiolock.scripts import lock, redisson
+from aiolock.scripts import lock, queue, redisson
 from aiolock.scripts.outcomes import Granted, Missing
 from aiolock.scripts.redisson import permits, rw
 from tests.support.lua import edit
@@ -176,6 +176,26 @@ def permit_too_many(patch: pytest.MonkeyPatch) -> None:
     edit(patch, [permits.ACQUIRE], "if free < count then", "if free + 1 < count then")
 
 
+def kept_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A name that should stay taken is free with its release."""
+    patch.setattr(Hold, "kept_until", 0.0)
+
+
+def kept_cut_twice(patch: pytest.MonkeyPatch) -> None:
+    """A release that is repeated takes as much again of the time for which the name stays taken."""
+    edit(patch, [lock.RELEASE], "(name.depth == '0' and 0 or cut)", "cut")
+
+
+def slots_shared(patch: pytest.MonkeyPatch) -> None:
+    """Two holders of a semaphore have the same permit."""
+    edit(patch, [queue.ACQUIRE, queue.REFRESH], "if not taken[slot] then free", "if true then free")
+
+
+def slots_stay(patch: pytest.MonkeyPatch) -> None:
+    """Permits that are given back one by one keep their numbers."""
+    edit(patch, [queue.RELEASE], "fewer(process, still)", "process")
+
+
 MUTATIONS: dict[Mutation, int] = {
     negative_margin: 0,
     release_without_owner: 5,
@@ -195,6 +215,10 @@ MUTATIONS: dict[Mutation, int] = {
     closed_managers_stay: 25,
     grant_dropped: 6050,
     resent_ignored: 5010,
+    kept_forgotten: 0,
+    kept_cut_twice: 440,
+    slots_shared: 0,
+    slots_stay: 0,
 }
 """Each with a seed from which it is soon found."""
 ON_REDISSON: dict[Mutation, int] = {late_copy_holds: 60, queue_ignored: 25, reader_beside_writer: 0, permit_too_many: 0}

@@ -183,7 +183,8 @@ class Scene:
         steps = sum(len(worker.steps) for worker in plan.workers)
         waits = steps * (0.5 + 60 * plan.latency)
         outages = sum(fault.seconds + plan.longest + plan.liveness + 6.0 for fault in plan.faults)
-        closes = sum(step.what in ("close", "detach", "block") for worker in plan.workers for step in worker.steps)
+        slow = ("close", "detach", "block")
+        closes = sum(step.what in slow or step.how == "kept" for worker in plan.workers for step in worker.steps)
         faults = max((fault.at for fault in plan.faults if isinstance(fault.at, float)), default=0.0)
         ends = (2 + closes) * (plan.longest + plan.liveness + 3.0) + plan.stays + 20.0
         return starts + faults + work + waits + outages + ends
@@ -217,4 +218,6 @@ class Scene:
                 world.fail(f"{process.name} is not idle after its end")
 
     def _unclear(self) -> bool:
-        return any(step.what == "close" or step.how == "detach" for w in self.plan.workers for step in w.steps)
+        return any(
+            step.what == "close" or step.how in ("detach", "kept") for w in self.plan.workers for step in w.steps
+        )

@@ -89,8 +89,8 @@ async def test_a_folder_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        ("PRAGMA application_id = 7", "something else"),
-        ("CREATE TABLE orders(id)", "something else"),
+        ("PRAGMA application_id = 7", "another program"),
+        ("CREATE TABLE orders(id)", "another program"),
         (f"PRAGMA application_id = {files.APPLICATION}", "another version of aiolock made it"),
     ],
 )
@@ -120,7 +120,7 @@ def test_many_that_make_the_file(url: str) -> None:
 
 async def test_no_database(url: str, path: Path) -> None:
     path.write_text("not a database at all, " * 100)  # noqa: ASYNC240
-    with pytest.raises(BackendError, match="no SQLite database: give the locks a file of their own"):
+    with pytest.raises(BackendError, match="not an SQLite database: give the locks a file of their own"):
         await LockManager(url).open()
     assert os.listdir(path.parent) == [path.name]
 

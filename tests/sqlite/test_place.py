@@ -38,7 +38,7 @@ def mounted(tmp_path: Path) -> Iterator[Mounts]:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        *((kind, "is on a network, or another machine has it, too") for kind in NOT_OURS),
+        *((kind, "is on a network, or another machine uses it, too") for kind in NOT_OURS),
         *((kind, "may be on a network") for kind in ("fuse", "fuse.gcsfuse", "fuse.mount-s3", "fuse.made-tomorrow")),
     ],
 )

@@ -104,12 +104,16 @@ def dsn() -> str:
     return url(name)
 
 
+OWNER = "owner"
+"""What the server calls that session: chaos spares it."""
+
+
 @functools.cache
 def owner() -> psycopg.Connection[Any]:
     """A session of this process in that database, which waits for no one who keeps something locked. It commits each
     statement; a new session for each would cost more than what it does.
     """
-    link = psycopg.connect(dsn(), autocommit=True, options="-c lock_timeout=10s")
+    link = psycopg.connect(dsn(), autocommit=True, options="-c lock_timeout=10s", application_name=OWNER)
     atexit.register(link.close)
     return link
 

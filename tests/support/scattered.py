@@ -64,13 +64,16 @@ class Scattered:
 
     def run(self, call: Call[R]) -> asyncio.Future[R]:
         future = call.future = asyncio.get_running_loop().create_future()
-        self.post(call)
+        self.write(call)
         return future
 
-    def post(self, call: Call[Any]) -> None:
+    def write(self, call: Call[Any]) -> None:
         if call.parts:
             spread(call, self.post)
-            return
+        else:
+            self.post(call)
+
+    def post(self, call: Call[Any]) -> None:
         slots = {self.slot(key) for key in call.keys}
         assert len(slots) == 1, f"CROSSSLOT {call}: {call.keys}"
         (slot,) = slots

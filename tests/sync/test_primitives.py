@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 import redis
@@ -190,3 +191,20 @@ def test_keys_of_another_version(locks: LockManager, redis_url: str) -> None:
                     use()
                 assert not caught.value.transient
             assert side.hgetall(key) == state
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "rw", "multi"])
+def test_all_holders_are_asked_to_finish(locks: LockManager, others: LockManager, kind: str) -> None:
+    here: Any
+    there: Any
+    if kind == "semaphore":
+        here, there = locks.semaphore("a", 2), others.semaphore("a", 2)
+    elif kind == "rw":
+        here, there = locks.rw_lock("a").write, others.rw_lock("a")
+        assert others.rw_lock("a").read.request_release()
+    else:
+        here, there = locks.multi_lock("a", "b"), others.multi_lock("b", "c")
+    with here as lease:
+        assert not there.request_release()
+        lease.wait_wanted()
+    assert there.request_release()

@@ -524,7 +524,9 @@ def test_guarded_writes(locks: LockManager, others: LockManager, redis_url: str)
             orders = guard(lease, client)
             orders.set("a", "1", ttl=60.0)
             assert orders.incrby("a", 2) == 3
+            assert not orders.set("a", "2", nx=True)
             assert orders.hset("b", {"paid": 1}) == 1
+            assert orders.hset("b", "sent", 1, mapping={"by": "m"}) == 2
             assert orders.lpush("c", "x", "y") == 2
             assert "-" in orders.xadd("d", {"e": "f"})
             assert orders.expire("b", 60.0)

@@ -434,7 +434,7 @@ async def test_memory_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RuntimeWarning, match=r"say so: memory://x\?processes=1"):
             LockManager("memory://x")
     for option in ("processes=2", "process=1", "processes=1&ttl=3"):
-        with pytest.raises(ConfigurationError, match="is no URL of a store"):
+        with pytest.raises(ConfigurationError, match="is not the URL of a store"):
             LockManager(f"memory://x?{option}")
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.core.policy import MAX_EARLY
-from aiolock.core.renewals import CHUNK, CHUNK_KEYS
+from aiolock.core.renewals import CHUNK
 from aiolock.scripts.base import Call
+from aiolock.scripts.multi import renew
 from aiolock.testing import MemoryBackend
 
 from .test_scheduler import Item
@@ -101,8 +102,8 @@ async def test_a_chunk_has_a_maximum_of_keys() -> None:
             await stack.enter_async_context(locks.multi_lock(*(f"{i}.{part}" for part in range(64))))
         await backend.clock.advance(TTL / 3)
         assert sum(backend.batches) == 60 * 64
-        assert max(backend.batches) <= CHUNK_KEYS
-        assert len(backend.batches) == 2
+        assert max(backend.batches) <= renew.most_keys
+        assert len(backend.batches) == 15
 
 
 async def test_a_denied_key_spoils_no_other_lease(caplog: pytest.LogCaptureFixture) -> None:

@@ -365,7 +365,7 @@ async def test_a_release_that_is_told_again_outlasts_its_connection(
     again = service.written[-1]
     assert again.again()
     answer(again, BackendError("n", "refused"))
-    assert "lock 'n' was released, but its new master could not be told" in caplog.text
+    assert "lock 'n' was released, but its new master could not be notified" in caplog.text
 
 
 def test_which_scripts_end_an_owner() -> None:

@@ -240,7 +240,7 @@ async def test_many_that_lose_the_first(world: World, crew: Crew, caplog: pytest
         for name in names:
             assert await world.others.lock(name).force_release()
         await settle(world.node("a"))
-        begin = "lost 'a0' while waiting for the rest of lock 'a0 + c', asking for all of it anew: DELETED"
+        begin = "lost 'a0' while waiting for the rest of lock 'a0 + c', asking for all of it again: DELETED"
         assert [record.getMessage()[: len(begin)] for record in caplog.records] == [begin]
         await world.clock.advance(PERIOD)
         assert caplog.records[-1].getMessage() == (

@@ -254,7 +254,7 @@ async def test_an_outage_says_whether_the_function_ran(
         return post(request)
 
     cast(Any, backend).post = posts
-    if script == "finish":  # the success may not be kept, which a WARNING says
+    if script == "finish":  # the success may not be recorded, which a WARNING says
         assert (await job(locks).run(work)).ran
     else:
         with pytest.raises(BackendError) as caught:
@@ -293,7 +293,7 @@ async def test_away_at_the_end_the_success_is_kept(
         await backend.clock.advance(away)
         run = await task
         assert (run.ran, run.result) == (True, "done")
-        assert "may not be kept" in caplog.text
+        assert "may not be recorded" in caplog.text
     await settle(backend)
     assert await status(peer) == "succeeded"
 

@@ -33,10 +33,10 @@ def test_a_user() -> None:
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("zookeeper://", "'' is no server of ZooKeeper: write zookeeper://host:port"),
-        ("zookeeper://a:x", "'a:x' is no server of ZooKeeper"),
-        ("zookeeper://a:70000", "'a:70000' is no server"),
-        ("zookeeper://a,,b", "'' is no server"),
+        ("zookeeper://", "'' is not a server of ZooKeeper: write zookeeper://host:port"),
+        ("zookeeper://a:x", "'a:x' is not a server of ZooKeeper"),
+        ("zookeeper://a:70000", "'a:70000' is not a server"),
+        ("zookeeper://a,,b", "'' is not a server"),
         (
             "zookeeper://me:secret@a/x?b=c",
             "ZooKeeper has 'b': only zookeepers:// has options, which are ca, cert and key",

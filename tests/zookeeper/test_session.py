@@ -226,7 +226,7 @@ async def test_what_is_no_zookeeper(greeting: bytes, why: str) -> None:
 
 
 async def test_nobody_is_there() -> None:
-    with pytest.raises(Away, match="is it up, and this its address") as caught:
+    with pytest.raises(Away, match="is it up, and is this its address") as caught:
         async with opened("zookeeper://127.0.0.1:1"):
             pass
     assert not caught.value.ran

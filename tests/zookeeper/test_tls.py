@@ -58,7 +58,9 @@ async def test_tls(tmp_path: Path) -> None:
         refused = {
             f"zookeeper://localhost:{port}": "if it has TLS, write zookeepers://",
             url: "ZooKeeper",  # it hangs up, perhaps later
-            both.replace("?ca=", "?").replace(f"{files['ca']}&", ""): "certificate verify failed.*has it TLS, as the",
+            both.replace("?ca=", "?").replace(
+                f"{files['ca']}&", ""
+            ): "certificate verify failed.*does it speak TLS, as the",
         }
         for wrong, why in refused.items():
             with pytest.raises(BackendError, match=why):

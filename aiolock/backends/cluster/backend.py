@@ -19,7 +19,6 @@ from ..presence import PRESENCE, Presence
 from ..redis import Complaints, Elsewhere, Handshake, RedisBackend, Replicas
 from ..redis.seeds import Address, Seeds
 from ..releases import Releases
-from ..spread import spread
 from .node import Node
 from .router import Router
 from .slots import slot_of
@@ -134,9 +133,6 @@ class ClusterBackend(Backend):
 
     def post(self, call: Call[Any]) -> None:
         """See `Backend.post`."""
-        if call.parts:
-            spread(call, self.post)
-            return
         call.script = call.script.sharded if self._replicas is None else call.script.replicated
         router = self._router
         if router is None:

@@ -62,5 +62,5 @@ class EtcdAddress:
 def _member(text: str) -> tuple[str, int]:
     found = member(text, PORT)
     if found is None:
-        raise ConfigurationError("", f"{text!r} is no member of etcd: write etcd://host:port,host:port")
+        raise ConfigurationError("", f"{text!r} is not a member of etcd: write etcd://host:port,host:port")
     return found

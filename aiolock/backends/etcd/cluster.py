@@ -155,11 +155,10 @@ class EtcdCluster:
         """What to say of a member that was not reached; None if that is not why."""
         if isinstance(cause, TimeoutError) or not isinstance(cause, OSError | StreamTerminatedError):
             return None
-        said = (
-            f"etcd at {link.address} cannot be reached: is it up, and this its address? ({str(cause) or repr(cause)})"
-        )
+        why = str(cause) or repr(cause)
+        said = f"etcd at {link.address} cannot be reached: is it up, and is this its address? ({why})"
         if self._source.tls is not None:
-            said = f"{said}; has it TLS, as the URL says?"
+            said = f"{said}; does it speak TLS, as the URL says?"
         elif isinstance(cause, StreamTerminatedError | ConnectionResetError):
             said = f"{said}; if it has TLS, write etcds://"
         return BackendError("", said, transient=True)

@@ -176,7 +176,7 @@ def _certified(address: Address) -> ssl.SSLContext:
 def _check(address: Address, variables: dict[str, str]) -> None:
     of_several = variables.get("group_replication_single_primary_mode", "ON") != "ON"
     if of_several or variables.get("wsrep_on", "OFF") != "OFF":
-        text = "several servers take writes there, and two could grant one lock: use one that does so alone"
+        text = "several servers take writes there, and two could grant one lock: use one with a single writer"
         raise Unavailable(ConfigurationError("", f"{address.name}: {text}"))
     if variables.get("read_only", "OFF") != "OFF":
         raise Unavailable(BackendError("", f"{address.name}: it is read-only: {HINTS[1290]}", transient=True))
@@ -204,9 +204,9 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
     elif code == UNREACHABLE or (isinstance(error, OSError) and not ran):
-        said = f"the server cannot be reached: is it up, and this its address? ({said})"
+        said = f"the server cannot be reached: is it up, and is this its address? ({said})"
         if address.secure:
-            said = f"{said}; has it TLS, as the URL says?"
+            said = f"{said}; does it speak TLS, as the URL says?"
     if code in HINTS:
         said = f"{said}: {HINTS[code]}"
     if code in WITHOUT_SCHEMA:

@@ -173,9 +173,9 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     if isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
     elif isinstance(error, OSError) and not ran:
-        said = f"PostgreSQL cannot be reached: is it up, and this its address? ({said})"
+        said = f"PostgreSQL cannot be reached: is it up, and is this its address? ({said})"
         if "SSL" in said:
-            said = f"{said}; is it PostgreSQL, and has it TLS, if sslmode asks for it?"
+            said = f"{said}; is it PostgreSQL, and does it speak TLS, if sslmode asks for it?"
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         said, state = "there is no primary", "25006"
     if state in HINTS:

@@ -300,16 +300,16 @@ def _of_redis(source: object) -> Recipe:
     from redis.asyncio.sentinel import SentinelConnectionPool
 
     if isinstance(source, RedisCluster):
-        raise ConfigurationError("", "a Redis Cluster client is no single server: give it to LockManager alone")
+        raise ConfigurationError("", "a Redis Cluster client is not a single server: give it to LockManager alone")
     if isinstance(source, Sentinel):
         raise ConfigurationError(
-            "", "a redis.asyncio.Sentinel is no client: give LockManager(sentinel.master_for(service))"
+            "", "a redis.asyncio.Sentinel is not a client: give LockManager(sentinel.master_for(service))"
         )
     if not isinstance(source, Redis):
         raise _no_client(source)
     pool = source.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        raise ConfigurationError("", "a client made by a Sentinel is no single server: give it to LockManager alone")
+        raise ConfigurationError("", "a client made by a Sentinel is not a single server: give it to LockManager alone")
     kind = pool.connection_class
     if kind.read_response is not RedisConnection.read_response:
         raise ConfigurationError(

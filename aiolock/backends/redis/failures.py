@@ -50,7 +50,7 @@ NOT_RUN = NOT_THE_MASTER | NOT_READY.keys() | {"ASK", "CLUSTERDOWN", "MOVED", "N
 _CLUSTER = "it is part of a cluster: use LockManager.cluster([url, …])"
 _REMEDIES = {
     **NOT_READY,
-    "CLUSTERDOWN": "no master of the cluster serves this slot: bring its master or a replica of that back, or give the "
+    "CLUSTERDOWN": "no master of the cluster serves this slot: start its master or a replica of that, or give the "
     "slot to another (redis-cli --cluster fix)",
     "MISCONF": "it cannot persist: see its log",
     "MOVED": _CLUSTER,
@@ -58,8 +58,8 @@ _REMEDIES = {
     "CROSSSLOT": _CLUSTER,
     "NOAUTH": "check username and password",
     "NOPERM": "allow the user in the ACL what is named here, or undo its renaming",
-    "NOREPLICAS": "its min-replicas-to-write asks for more replicas than are connected: bring them back, or set it to "
-    "0 where a master has a single replica, which has none itself once it is the master",
+    "NOREPLICAS": "its min-replicas-to-write asks for more replicas than are connected: connect them, or set it to 0 "
+    "where a master has a single replica, which has none itself once it is the master",
     "OOM": "it is out of memory: raise maxmemory",
     "READONLY": "it is a replica: connect to the master",
     "TRYAGAIN": "its slot is being moved, and its keys are on two nodes: if that was interrupted, finish it (redis-cli "

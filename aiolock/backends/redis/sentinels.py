@@ -131,7 +131,7 @@ class Sentinels:
                 "", f"the Sentinel at {connector.address} knows no master {self.service!r}: check service="
             )
         if unknown(str(address)):
-            return ConfigurationError("", f"the server at {connector.address} is no Sentinel: use LockManager(url)")
+            return ConfigurationError("", f"the server at {connector.address} is not a Sentinel: use LockManager(url)")
         refusal = address if isinstance(address, ErrorReply) else ErrorReply(str(state))
         return refused("", f"the Sentinel at {connector.address} to name the master", refusal)
 

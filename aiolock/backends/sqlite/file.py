@@ -37,7 +37,7 @@ _MEANINGS = {
     sqlite3.SQLITE_CORRUPT: "it is damaged: stop all its users and delete it; whoever holds a lock then loses it",
     sqlite3.SQLITE_FULL: "the disk is full: make room",
     sqlite3.SQLITE_IOERR: "its disk cannot be read or written: see the system's log",
-    sqlite3.SQLITE_NOTADB: "it is no SQLite database: give the locks a file of their own",
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database: give the locks a file of their own",
     sqlite3.SQLITE_PERM: "you may not write to it: check its permissions",
     sqlite3.SQLITE_READONLY: "it is read-only: let the process write to the file and to its folder",
 }
@@ -181,7 +181,7 @@ class LockFile:
         if application == APPLICATION and version != VERSION:
             raise self._refused(f"another version of aiolock made it (its format is {version}, ours is {VERSION})")
         if application != APPLICATION and (tables or application):
-            raise self._refused("it is the database of something else")
+            raise self._refused("it is the database of another program")
         return bool(application)
 
     def _refused(self, what: str) -> Unavailable:

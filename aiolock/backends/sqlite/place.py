@@ -40,7 +40,7 @@ def refuse_place(path: Path) -> None:
     mounted, kind = _mount(path)
     offered = kind.partition(".")[0] == "fuse" and kind not in LOCAL
     if offered or kind in SHARED:
-        what = "may be on a network" if offered else "is on a network, or another machine has it, too"
+        what = "may be on a network" if offered else "is on a network, or another machine uses it, too"
         text = f"{path}: its filesystem ({kind}) {what}, and locks there do not exclude other hosts"
         remedy = "choose a folder on a disk of this host, or a server for locks between hosts"
         raise Unavailable(ConfigurationError("", f"{text}: {remedy}"))

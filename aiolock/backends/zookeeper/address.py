@@ -62,5 +62,5 @@ class ZooKeeperAddress:
 def _server(text: str) -> tuple[str, int]:
     found = member(text, PORT)
     if found is None:
-        raise ConfigurationError("", f"{text!r} is no server of ZooKeeper: write zookeeper://host:port,host:port")
+        raise ConfigurationError("", f"{text!r} is not a server of ZooKeeper: write zookeeper://host:port,host:port")
     return found

@@ -198,10 +198,12 @@ class Session:
             return BackendError("", f"{where} gave no answer in time", transient=True)
         said = str(error) or repr(error)
         if self._address.tls is not None:
-            said = f"{said}; has it TLS, as the URL says?"
+            said = f"{said}; does it speak TLS, as the URL says?"
         elif isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
             said = f"{said}; if it has TLS, write zookeepers://"
-        return BackendError("", f"{where} cannot be reached: is it up, and this its address? ({said})", transient=True)
+        return BackendError(
+            "", f"{where} cannot be reached: is it up, and is this its address? ({said})", transient=True
+        )
 
     def _failed(self, why: Exception) -> None:
         """The connection failed: another server takes over."""

@@ -19,7 +19,7 @@ with needs("django"):
 logger: Log = Log("aiolock.django")
 _PACKAGE = __name__.partition(".")[0] + "."
 _told: set[tuple[CodeType, int]] = set()
-"""The places of which a WARNING has told."""
+"""The places that a WARNING has named."""
 
 
 @contextmanager

@@ -76,6 +76,7 @@ class Hold:
         "policy",
         "reason",
         "scopes",
+        "slots",
         "strays",
         "tainted",
         "told",
@@ -95,6 +96,7 @@ class Hold:
         self.fence: int = grant.fence
         self.abandoned: bool = grant.abandoned
         self.capacity: int = grant.capacity
+        self.slots: tuple[int, ...] = grant.slots
         self.ttl_ms: int = policy.ttl_ms
         self.began: float = now
         self.reason: LossReason | None = None

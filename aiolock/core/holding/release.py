@@ -119,16 +119,18 @@ class Release:
         self._call = call = self._request()
         call.unanswered, call.unrun = self._unanswered, _always
         call.settle = self.settle
-        self._services.backend.post(call)
+        backend = self._services.backend
+        (backend.write if call.parts else backend.post)(call)
 
     def _request(self) -> Call[ReleaseOutcome]:
-        args = self._owner, self._ttl_ms, self._left, self._ending, self._tainted
-        hold = self._hold
-        if self._left or hold is None or not hold.kept_until or hold.kept_until <= self._services.clock.now():
-            return self.calls.release(*args)
-        # Not how much is left from now on: that is known only where the request is decided, and when.
-        cut_ms = max(0, int((hold.expiry - hold.kept_until) * 1000))
-        return cast(KeepingCalls, self.calls).release(*args, cut_ms=cut_ms)
+        args, hold = (self._owner, self._ttl_ms, self._left, self._ending, self._tainted), self._hold
+        if hold is not None and hold.policy.hold_at_least and not self._left:
+            until = hold.kept_until
+            if until > self._services.clock.now():
+                # Not how much is left from now on: that is known only where the request is decided, and when.
+                cut_ms = max(0, int((hold.expiry - until) * 1000))
+                return cast(KeepingCalls, self.calls).release(*args, cut_ms=cut_ms)
+        return self.calls.release(*args)
 
     def taint(self) -> None:
         """An earlier request of this owner went unanswered: what is written from now on leaves a tombstone."""

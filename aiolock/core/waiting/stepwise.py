@@ -1,4 +1,4 @@
-"""How one owner gets to hold names in several slots: one slot after the other."""
+"""How one owner gets to hold names in several groups, those of a slot or part of them: one after the other."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 LOST_PART: Line = Line(
     Log("aiolock.queue"),
     WARNING,
-    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it anew: %(explanation)s",
+    "lost %(part)r while waiting for the rest of lock %(lock_name)r, asking for all of it again: %(explanation)s",
     "lost parts of %(count)d more locks while waiting for the rest: %(lock_names)s",
 )
 
 
 class Stepwise(Gathering):
-    """An entry that wants names in several slots.
+    """An entry that wants names in several groups.
 
-    No request reaches two slots, so it takes the groups of names one after the other, each as `Gathering` does: first
-    the one whose slot is the lowest. All processes have the same order, so no two of them ever wait for each other.
+    No request reaches two slots, or has more names than a server looks at in a millisecond. So it takes the groups one
+    after the other, each as `Gathering` does: first that of the lowest slot, and in a slot that of the first names. All
+    processes have the same order of names, so no two of them ever wait for each other.
     Meanwhile it holds, and renews, the groups that it has. If one of them is lost, it returns all of them at once,
     and the process asks again.
 

@@ -6,7 +6,9 @@ has one number in all queues, that of its first; an owner with a lower number ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from ..base import Arg, Call, Combiner, Ending, Part, Script, copied
 from ..bid import Bid, told
@@ -48,13 +50,18 @@ GIVE_BACK: Script[ReleaseOutcome] = Script(__name__, "release", released, prelud
 NEST: Script[Kept | Missing] = Script(__name__, "nest", nested, no_nesting, (*_of_lock(STATE), "worse"))
 RENEW = Script(__name__, "renew", renewed, no_renewal, (*_of_lock(STATE), "worse"))
 INFO = Script(__name__, "info", decode.info, prelude=_of_lock(STATE))
-RENEW_MANY = Combiner(RENEW)
 SCRIPTS = (ACQUIRE, RELEASE, NEST, RENEW, INFO)
+SPELT = 64
+"""Up to so many names are spelt out where they are one."""
 
 
 def joined(names: Sequence[str]) -> str:
-    """Return one name for several; no two sets have the same."""
-    return " + ".join(name.replace("+", "++") for name in names)
+    """Return one name for several; no two sets have the same. That of many names is short, as it is in each message."""
+    whole = " + ".join(name.replace("+", "++") for name in names)
+    if len(names) <= SPELT:
+        return whole
+    digest = hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+    return f"{names[0]} + … + {names[-1]} ({len(names)} names, {digest})"
 
 
 class MultiCalls:
@@ -92,7 +99,7 @@ class MultiCalls:
 
     @property
     def groups(self) -> Sequence[MultiCalls]:
-        """The same, for the names of each slot: all are in one."""
+        """The same, for the names of each group: all are in one."""
         return (self,)
 
     def upto(self, count: int) -> MultiCalls:
@@ -100,8 +107,8 @@ class MultiCalls:
         return self
 
     @property
-    def renew_many(self) -> Callable[[Iterable[Part]], Call[list[RenewOutcome]]]:
-        """Returns one request for many renewals."""
+    def renew_many(self) -> Combiner[RenewOutcome]:
+        """Makes one request of many renewals."""
         return renew
 
     @property
@@ -170,9 +177,18 @@ class MultiCalls:
         return Call(self.name, INFO, self._keys[::3], ())
 
 
-def renew(parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
-    """Return one request that extends many holds of several names each; or one whose names are in several slots."""
-    parts = tuple(parts)
-    if parts and isinstance(parts[0], JointPart):
-        return JointCall("", [renew((part,)) for part in parts[0].parts], join.renewed)
-    return RENEW_MANY(parts)
+class _Renewals(Combiner[RenewOutcome]):
+    """Makes one request that extends many holds of several names each; or one whose names are in several groups."""
+
+    __slots__ = ()
+
+    most_keys: ClassVar[int] = 256  # a script extends a name in about 0.01 ms
+
+    def __call__(self, parts: Iterable[Part]) -> Call[list[RenewOutcome]]:
+        parts = tuple(parts)
+        if parts and isinstance(parts[0], JointPart):
+            return JointCall("", [self((part,)) for part in parts[0].parts], join.renewed)
+        return super().__call__(parts)
+
+
+renew: Combiner[RenewOutcome] = _Renewals(RENEW)

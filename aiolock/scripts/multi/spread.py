@@ -1,4 +1,4 @@
-"""Requests about names in several slots: one script for each group of names that are in one slot."""
+"""Requests about many names: one script for each group of names that are in one slot, and not too many of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from ..keys import Keys
 from ..outcomes import Held, Kept, Missing, ReleaseOutcome
 from . import MultiCalls, join
 
+PIECE = 64
+"""Names of one script: the server does nothing else meanwhile."""
+
 
 def multi_calls(keys: Keys, names: Sequence[str], slot: Callable[[str], int]) -> MultiCalls:
     """Return the requests about `names`.
@@ -19,25 +22,27 @@ def multi_calls(keys: Keys, names: Sequence[str], slot: Callable[[str], int]) ->
     Args:
         keys: names the keys.
         names: sorted, each once.
-        slot: where a key is; its groups are in the order of their slots.
+        slot: where a key is; its groups are in the order of their slots, and of their names. So all processes take any
+            two names in one order, however they are cut into groups, and none waits for another that waits for it.
     """
     calls = MultiCalls(keys, names)
-    groups: dict[int, list[str]] = {}
+    slots: dict[int, list[str]] = {}
     for name, state in zip(names, calls.states, strict=True):
-        groups.setdefault(slot(state), []).append(name)
+        slots.setdefault(slot(state), []).append(name)
+    groups = [found[at : at + PIECE] for _, found in sorted(slots.items()) for at in range(0, len(found), PIECE)]
     if len(groups) == 1:
         return calls
-    return SpreadCalls(keys, names, [MultiCalls(keys, groups[at]) for at in sorted(groups)])
+    return SpreadCalls(keys, names, [MultiCalls(keys, group) for group in groups])
 
 
 class SpreadCalls(MultiCalls):
-    """Requests about names in several slots. An owner takes one group after the other, each by that group's own
-    requests, in an order that all processes share; all others go to all slots at once.
+    """Requests about names in several groups. An owner takes one group after the other, each by that group's own
+    requests, in an order that all processes share; all others go to all groups at once.
 
     Args:
         keys: names the keys.
         names: the locks' names, sorted, each once.
-        groups: requests about those of each slot, in order.
+        groups: requests about those of each group, in order.
     """
 
     __slots__ = ("_groups",)
@@ -48,7 +53,7 @@ class SpreadCalls(MultiCalls):
 
     @property
     def groups(self) -> Sequence[MultiCalls]:
-        """The same, for the names of each slot."""
+        """The same, for the names of each group."""
         return self._groups
 
     def upto(self, count: int) -> SpreadCalls:

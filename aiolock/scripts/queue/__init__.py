@@ -7,9 +7,10 @@ that a script needs go in front of it: one file, one noun.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, Call, Combiner, Ending, Part, Script, as_number, copied
-from ..bid import Bid
+from ..base import DONT_QUEUE, Arg, Call, Combiner, Ending, Part, Script, as_number, copied
+from ..bid import Bid, wanting_slots
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
 from ..outcomes import (
@@ -27,17 +28,20 @@ from . import decode
 
 NAME = ("lock/version", "state", "clock", "record", "holders", "queue", "heal", "prune", "turn", "changes", "close")
 EACH = (*NAME, "batch")
-ASK = (*EACH, "ask")
+ASK = (*EACH, "slots", "ask")
 
 ACQUIRE: Script[AcquireOutcome] = Script(__name__, "acquire", decode.acquire_one, no_grant, ASK)
 REFRESH = Script(__name__, "acquire", decode.acquire_each, prelude=ASK)
-RELEASE = Script(__name__, "release", decode.release, prelude=NAME, ends=copied)
-TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, NAME)
+RELEASE = Script(__name__, "release", decode.release, prelude=(*NAME, "slots"), ends=copied)
+TRANSFER: Script[TransferOutcome] = Script(__name__, "transfer", decode.transfer, no_grant, (*NAME, "slots"))
 RENEW = Script(__name__, "renew", lock.renew, no_renewal, EACH)
 FORCE_RELEASE = Script(__name__, "force_release", decode.force_release, prelude=NAME)
+REQUEST_RELEASE = Script(
+    __name__, "request_release", decode.request_release, prelude=("lock/version", "state", "clock", "record")
+)
 SET_CAPACITY = Script(__name__, "set_capacity", as_number, prelude=NAME)
 INFO = Script(__name__, "info", decode.info, prelude=("lock/version", "state", "clock", "record"))
-SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO)
+SCRIPTS = (ACQUIRE, RELEASE, TRANSFER, RENEW, FORCE_RELEASE, SET_CAPACITY, INFO, REQUEST_RELEASE)
 
 
 class QueueCalls:
@@ -53,9 +57,10 @@ class QueueCalls:
         weight: of each acquisition.
         mints: an acquisition gets a fence of its own; otherwise that of the last one that did.
         liveness_ms: how long a waiter counts as alive without a refresh.
+        slots: each acquisition learns the numbers of what it takes.
     """
 
-    __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "kind", "name", "weight")
+    __slots__ = ("_capacity", "_channel", "_keys", "_liveness_ms", "_mints", "_slots", "kind", "name", "weight")
 
     names: tuple[str, ...] = ()
     free_channel = ""
@@ -67,7 +72,16 @@ class QueueCalls:
     keeps = True
 
     def __init__(
-        self, keys: Keys, kind: str, name: str, *, capacity: int, weight: int, mints: bool, liveness_ms: int
+        self,
+        keys: Keys,
+        kind: str,
+        name: str,
+        *,
+        capacity: int,
+        weight: int,
+        mints: bool,
+        liveness_ms: int,
+        slots: bool = False,
     ) -> None:
         self.kind: str = kind
         self.name: str = name
@@ -76,6 +90,7 @@ class QueueCalls:
         self._capacity = capacity
         self._mints = int(mints)
         self._liveness_ms = liveness_ms
+        self._slots = slots
         self._channel = keys.managers
 
     @property
@@ -128,6 +143,13 @@ class QueueCalls:
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (self._channel, self._capacity))
 
+    def request_release(self, at: int = 0, owners: Sequence[str] = ()) -> Call[tuple[int, list[str]]]:
+        """Ask these owners to finish, or all that hold, from number `at` on. The answer says how many were looked at,
+        and who was asked.
+        """
+        args: tuple[Arg, ...] = (self._channel, self._capacity, at, *owners)
+        return Call(self.name, REQUEST_RELEASE, self._keys.queue, args)
+
     def set_capacity(self, capacity: int) -> Call[int]:
         return Call(self.name, SET_CAPACITY, self._keys.queue, (self._channel, capacity))
 
@@ -151,6 +173,6 @@ class QueueCalls:
             self._capacity,
             number,
             self._liveness_ms,
-            metadata,
+            wanting_slots(metadata) if self._slots else metadata,
         )
         return Part((*self._keys.queue, self._keys.dead(owner)), args)

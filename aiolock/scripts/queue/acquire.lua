@@ -2,7 +2,7 @@
 -- KEYS    name (2), tombstone of the owner; repeated
 -- ARGV    channel of managers; then owner, ttl ms, depth, fence (0: not nested), weight, mints, floor, capacity,
 --         queue number (0: a new one, -1: do not queue), liveness ms, process; repeated
--- returns a list of {'granted', fence, pttl, abandoned, capacity} | {'refused', pttl, fence, process of a holder}
+-- returns a list of {'granted', fence, pttl, abandoned, capacity[, slots]} | {'refused', pttl, fence, process of a holder}
 --         | {'queued', serial, queue number, rank, fence, process of a holder, ms until its time is over
 --         (0: ask again at once, as there was more to do than one request may; -1: unknown)}
 --         | {'lost', 'deleted' or 'taken_over'} | {'finished'} | {'impossible', capacity} | 'error …'

@@ -1,4 +1,4 @@
--- ask: the steps of an acquire: waiters show that they live, then each is granted, queued or refused. Follows turn.lua.
+-- ask: the steps of an acquire: waiters show that they live, then each is granted, queued or refused. Follows slots.lua.
 -- KEYS    name (2), tombstone of the owner; from KEYS[k]
 -- ARGV    as acquire.lua, from ARGV[a]
 -- If a command is denied: as in queue.lua.
@@ -28,13 +28,13 @@ local function decide(k, a)
       state.used = state.used + more - held
       hold(state, owner, depth, text(more), minted, token, abandoned, told)
     end
-    return { 'granted', token, extend(state, owner, tonumber(ttl)), abandoned, state.capacity }
+    return assign(state, owner, { 'granted', token, extend(state, owner, tonumber(ttl)), abandoned, state.capacity })
   end
   if depth ~= '1' then return { 'lost', gone(state, weight) } end
   if tonumber(weight) > fit(state, capacity) then return { 'impossible', state.capacity } end
   if state.waiters == 0 and state.shut <= clock(state) and state.used + weight <= state.capacity then
     state.grows = true
-    return grant(state, owner, depth, tonumber(ttl), weight, mints, floor, process)
+    return assign(state, owner, grant(state, owner, depth, tonumber(ttl), weight, mints, floor, process))
   end
   if number ~= '-1' and not waiter(state, owner) then enter(state, a) end
 end

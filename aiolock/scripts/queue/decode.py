@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...errors import LossReason
 from ..base import Reply, as_list, as_number, as_text
+from ..bid import slots
 from ..outcomes import (
     AcquireOutcome,
     Ended,
@@ -31,7 +32,10 @@ def acquire(reply: Reply) -> AcquireOutcome | Failed:
         return failed(as_text(reply).removeprefix("error "))
     match as_text(reply[0]):
         case "granted":
-            return Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
+            granted = Granted(as_number(reply[1]), as_number(reply[2]), reply[3] == b"1", capacity=as_number(reply[4]))
+            if len(reply) > 5:
+                granted.slots = slots(as_text(reply[5]))
+            return granted
         case "queued":
             serial, queue_number, rank, fence = map(as_number, reply[1:5])
             return Queued(serial, queue_number, rank, fence, as_text(reply[5]), as_number(reply[6]))
@@ -59,7 +63,7 @@ def transfer(reply: Reply) -> TransferOutcome:
     reply = as_list(reply)
     if as_text(reply[0]) == "missing":
         return Missing(LossReason(as_text(reply[1])))
-    outcome = acquire(reply)
+    outcome = acquire([*reply[:5], *reply[6:]])
     assert isinstance(outcome, Granted | Finished)
     if isinstance(outcome, Granted):
         outcome.weight = as_number(reply[5])
@@ -76,6 +80,11 @@ def info(reply: Reply) -> Standing:
 def _held(reply: list[Reply]) -> Held:
     owner, depth, pttl, fence, process = reply
     return Held(as_text(owner), as_number(depth), as_number(pttl), as_number(fence), as_text(process))
+
+
+def request_release(reply: Reply) -> tuple[int, list[str]]:
+    seen, owners = as_list(reply)
+    return as_number(seen), [as_text(owner) for owner in as_list(owners)]
 
 
 def force_release(reply: Reply) -> Ended:

@@ -21,7 +21,7 @@ elseif left > 0 then
   local still = math.min(weight, ARGV[4])
   state.used = state.used - weight + still
   mints = mints == '1' and ARGV[5] or '0'
-  hold(state, owner, text(math.min(count, left)), text(still), mints, fence, abandoned, process)
+  hold(state, owner, text(math.min(count, left)), text(still), mints, fence, abandoned, fewer(process, still))
 elseif ends > clock(state) then
   local unclean = mints == '1' and ending ~= 'clean' and '1' or '0' -- whether its end leaves the name `abandoned`
   hold(state, owner, '0', weight, unclean, fence, abandoned, process)

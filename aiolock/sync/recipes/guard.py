@@ -69,17 +69,42 @@ class GuardedWrites:
         self._lease = lease
         self._core = core
 
-    def set(self, key: str | bytes, value: Word, *, ttl: float | timedelta | None = None) -> None:
-        """Set a key; `ttl` is seconds until it expires, from 0.001."""
-        self._do(lambda: self._core.set(key, value, ttl=ttl))
+    def set(
+        self,
+        key: str | bytes,
+        value: Word,
+        *,
+        ttl: float | timedelta | None = None,
+        ex: int | timedelta | None = None,
+        px: int | timedelta | None = None,
+        nx: bool = False,
+        xx: bool = False,
+    ) -> bool:
+        """Set a key; return False if `nx` (only if it does not exist) or `xx` (only if it does) kept it from that.
+
+        Args:
+            key: which.
+            value: to what.
+            ttl: seconds until it expires, from 0.001; or `ex`, the same in redis-py's words, or `px`, milliseconds.
+            nx: only if it does not exist.
+            xx: only if it exists.
+        """
+        return self._do(lambda: self._core.set(key, value, ttl=ttl, ex=ex, px=px, nx=nx, xx=xx))
 
     def delete(self, *keys: str | bytes) -> int:
         """Delete keys; return how many there were."""
         return self._do(lambda: self._core.delete(*keys))
 
-    def hset(self, key: str | bytes, fields: Mapping[str, Word]) -> int:
-        """Set fields of a hash; return how many are new."""
-        return self._do(lambda: self._core.hset(key, fields))
+    def hset(
+        self,
+        key: str | bytes,
+        fields: Mapping[str, Word] | str | bytes | None = None,
+        value: Word | None = None,
+        *,
+        mapping: Mapping[str, Word] | None = None,
+    ) -> int:
+        """Set fields of a hash, by a mapping, or one field by its name and value; return how many are new."""
+        return self._do(lambda: self._core.hset(key, fields, value, mapping=mapping))
 
     def incrby(self, key: str | bytes, amount: int = 1) -> int:
         """Add to a number; return the sum."""

@@ -154,7 +154,7 @@ async def test_more_channels_than_a_statement_takes(database: MySQLDatabase, mon
 @pytest.mark.parametrize("parameter", ["ssl=true", "ssl_ca=/etc/ssl/certs/ca-certificates.crt"])
 async def test_a_server_without_tls(database: MySQLDatabase, parameter: str) -> None:
     """It is refused, and nothing goes in the clear. Kept by dial(): `ssl`."""
-    with pytest.raises(BackendError, match="has it TLS, as the URL says"):
+    with pytest.raises(BackendError, match="does it speak TLS, as the URL says"):
         async with LockManager(f"{database.url}?{parameter}"):
             pass
 

@@ -56,7 +56,7 @@ async def test_tls(tmp_path: Path) -> None:
         async with LockManager(f"{url}?ssl_ca={ours}") as locks, locks.lock("x"):
             pass
         refused = {
-            f"{url}?ssl_ca={theirs}": "certificate verify failed.*has it TLS",
+            f"{url}?ssl_ca={theirs}": "certificate verify failed.*does it speak TLS",
             f"{server.url}?ssl_ca={ours}": "certificate verify failed",  # another name
             url: "insecure transport|Access denied",  # as MySQL says it, and MariaDB
         }

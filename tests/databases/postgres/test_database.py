@@ -116,7 +116,7 @@ async def test_there_is_no_tls() -> None:
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(BackendError, match="has it TLS, if sslmode asks for it"):
+        with pytest.raises(BackendError, match="does it speak TLS, if sslmode asks for it"):
             await LockManager(f"postgresql://app@127.0.0.1:{port}/app?sslmode=require").open()
 
 

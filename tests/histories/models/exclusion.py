@@ -39,7 +39,7 @@ def check(history: History) -> Violation | None:
         violation
         for space, model in MODELS.items()
         for name, attempts in history.of(space).items()
-        if (violation := _crowded(model, name, _room(attempts), list(_stays(history, name, attempts))))
+        if (violation := crowded(model, name, _room(attempts), list(_stays(history, name, attempts))))
     ]
     return min(found, key=lambda violation: max(event["at"] for event in violation.events), default=None)
 
@@ -49,7 +49,8 @@ def _room(attempts: list[Attempt]) -> int:
     return {"mutex": 1, "read-write lock": READERS}.get(MODELS[space]) or max(attempt.permits for attempt in attempts)
 
 
-def _crowded(model: str, name: str, room: int, stays: list[Stay]) -> Violation | None:
+def crowded(model: str, name: str, room: int, stays: list[Stay]) -> Violation | None:
+    """Return the first moment at which more were inside than there was room for."""
     taken = 0
     ends: list[tuple[float, int]] = []
     inside: dict[int, Stay] = {}

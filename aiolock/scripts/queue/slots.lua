@@ -1,0 +1,34 @@
+-- slots: the numbers of the permits that a holder has, for those that want to know them. Follows turn.lua.
+-- They end the first line of what it says of itself, as in 'web-3:4711 #0,2'; where none follow, they are wanted.
+-- If a command is denied: it reads only, so nothing was changed.
+local function numbers(told) return string.match(told, '^[^\n]* #([%d,]*)') end
+local function numbered(told, list)
+  local line, rest = string.match(told, '^([^\n]*)(.*)$')
+  return (string.match(line, '^(.*) #[%d,]*$') or line) .. ' #' .. list .. rest
+end
+-- The lowest `most` of them stay: so high ones are the first to go when there are fewer permits.
+local function fewer(told, most)
+  local list, kept = numbers(told), {}
+  for slot in string.gmatch(list or '', '%d+') do
+    if #kept < most then kept[#kept + 1] = slot end
+  end
+  return list and numbered(told, table.concat(kept, ',')) or told
+end
+-- Gives an owner the lowest that are free, unless it has its own; and tells them behind the `answer`.
+local function assign(state, owner, answer)
+  local depth, weight, mints, fence, abandoned, told = holder(state, owner)
+  answer[6] = numbers(told)
+  if answer[6] ~= '' then return answer end
+  local owners, taken, free, slot = redis.call('ZRANGEBYSCORE', state.order, '-inf', '(' .. FIRST), {}, {}, 0
+  for i = 1, #owners, 1000 do fetch(state, { unpack(owners, i, math.min(i + 999, #owners)) }) end
+  for _, record in pairs(state.records) do
+    for one in string.gmatch(string.match(record, '^holds [^\n]* #([%d,]+)') or '', '%d+') do taken[tonumber(one)] = true end
+  end
+  while #free < tonumber(weight) do
+    if not taken[slot] then free[#free + 1] = slot end
+    slot = slot + 1
+  end
+  answer[6] = table.concat(free, ',')
+  hold(state, owner, depth, weight, mints, fence, abandoned, numbered(told, answer[6]))
+  return answer
+end
