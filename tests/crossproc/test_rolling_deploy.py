@@ -35,7 +35,7 @@ def current() -> dict[str, str]:
 
 def test_released_scripts_do_not_change_unnoticed() -> None:
     frozen, now = json.loads(FROZEN.read_text()), current()
-    assert now.keys() == frozen.keys()
+    assert now.keys() >= frozen.keys()  # no process of that version runs a new one
     changed = {name for name in frozen if now[name] != frozen[name]}
     assert changed == COPIES.keys(), f"a released script changed: read {__name__}"
     for name, path in COPIES.items():
