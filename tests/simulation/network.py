@@ -205,12 +205,14 @@ class Transport(asyncio.Transport):
         """Return what the library uses."""
         reader = asyncio.StreamReader(loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        self._protocol = protocol
+        self.set_protocol(protocol)
         protocol.connection_made(self)
         return Link(reader, asyncio.StreamWriter(self, protocol, reader, loop))
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        if self.incoming:
+            self.connection.process.news(self)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol  # type: ignore[no-any-return]
@@ -244,8 +246,8 @@ class Transport(asyncio.Transport):
 
     def ready(self) -> None:
         """As the selector calls it."""
-        if self._ended:
-            return
+        if self._ended or self._protocol is None:
+            return  # nobody has it any more, or yet
         incoming, self.incoming = self.incoming, []
         ends = bool(incoming) and incoming[-1] in (END, RESET)
         data = b"".join(incoming[: len(incoming) - ends])

@@ -84,14 +84,17 @@ class RowServer(ObjectServer):
         return verdict
 
     def _notice(self, plans: Sequence[Plan], stale: Any, before: dict[str, Any]) -> None:
-        """Whom a release has ended, and who lost a lock to force."""
+        """Whom a release has ended, and who lost a lock to force, if only for a moment."""
         done = [plan for at, plan in enumerate(plans) if at not in stale]
+        holders = {key: (held.holder, held.fence) for key, held in before.items()}
         for (_, call), reply in [one for plan in done for one in zip(plan.calls, plan.outcomes, strict=True)]:
-            if call.script.name == "release" and str(as_text(reply)).startswith("released"):
+            said = str(as_text(reply)).split()
+            if call.script.name == "release" and said[0] == "released":
                 self.released.add(call.args[0])
+            if call.script is lock.ACQUIRE and said[0] == "granted":
+                holders[call.keys[0]] = str(call.args[0]), int(said[1])
             if call.script is lock.FORCE_RELEASE and reply == 1:
-                held = before[call.keys[0]]
-                self.forced(held.holder, held.fence)
+                self.forced(*holders[call.keys[0]])
 
 
 class RowTruth(RedisTruth):

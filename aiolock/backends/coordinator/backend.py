@@ -144,6 +144,8 @@ class CoordinatorBackend(Backend):
             for task in tasks:
                 task.cancel()
             await self._store.aclose()
+            if tasks:
+                await asyncio.wait(tasks)
 
     async def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait until all is answered, or cannot be: for the round of attempts that runs, and one more."""
