@@ -46,10 +46,15 @@ def url(server: Server) -> str:
     return server.url
 
 
+def link_of(locks: LockManager, server: Server) -> Any:
+    """The connection of a manager; None while it has none."""
+    store: Any = locks._runtime.backend._store  # type: ignore[attr-defined]
+    return store._cluster._link if isinstance(server, Etcd) else store._sessions.main()._link
+
+
 def used_by(locks: LockManager, server: Server) -> Member:
     """The member to which a manager is connected."""
-    store: Any = locks._runtime.backend._store  # type: ignore[attr-defined]
-    link = store._cluster._link if isinstance(server, Etcd) else store._sessions.main()._link
+    link = link_of(locks, server)
     return next(member for member in server.members if link.address.endswith(f":{member.port}"))
 
 

@@ -13,7 +13,7 @@ from aiolock import BackendError, LockLost, LockManager, LossReason
 from aiolock.events import Disconnected, Event, Reconnected
 from tests.support.etcd import Etcd
 
-from .conftest import Kind, Server, used_by
+from .conftest import Kind, Server, link_of, used_by
 
 TTL = 6.0
 LONG = 15.0
@@ -86,6 +86,7 @@ async def test_a_member_without_the_others_renews_nothing(three: Server, locks: 
     await until(lambda: locks._runtime.backend.unreachable is None)
     loop = asyncio.get_running_loop()
     lease = await locks.lock("a", ttl=3.0).acquire()
+    await until(lambda: link_of(locks, three) is not None)
     others = [member for member in three.members if member is not used_by(locks, three)]
     stopped = loop.time()
     for member in others:

@@ -22,7 +22,7 @@ elseif left > 0 then
   state.used = state.used - weight + still
   mints = mints == '1' and ARGV[5] or '0'
   hold(state, owner, text(math.min(count, left)), text(still), mints, fence, abandoned, fewer(process, still))
-elseif ends > clock(state) then
+elseif ends > 0 and ends > clock(state) then
   local unclean = mints == '1' and ending ~= 'clean' and '1' or '0' -- whether its end leaves the name `abandoned`
   hold(state, owner, '0', weight, unclean, fence, abandoned, process)
   score(state, owner, ends)
