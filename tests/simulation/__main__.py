@@ -13,6 +13,8 @@ from .history import History
 from .report import explain, followers
 from .run import run
 
+IN_ROWS = 5
+"""Of this many plans, one is in a database."""
 SAMPLE = 20
 """Of this many plans, one is watched line by line, which is slow."""
 
@@ -31,11 +33,13 @@ def main() -> int:
         return _show(given.only)
     pairs: set[tuple[str, str]] = set()
     coverage = Coverage()
-    began, told, plans, entries, events, failed = time.monotonic(), time.monotonic(), 0, 0, 0, []
+    began, told, plans, entries, events = time.monotonic(), time.monotonic(), 0, 0, 0
+    failed: list[int | str] = []
     spent = time.process_time()
     try:
         while plans < given.count and time.monotonic() - began < given.seconds:
-            seed = given.seed + plans
+            number = given.seed + plans
+            seed = number if plans % IN_ROWS else f"rows:{number}"
             with coverage.watching(plans % SAMPLE == 0):
                 result = run(draw(seed))
             plans, entries, events = plans + 1, entries + result.entries, events + len(result.history.events)

@@ -33,9 +33,11 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 def draw(seed: int | str) -> Plan:
     """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen
     about a queue that is lost, and one in sixteen about names that stay taken after their release. That of
-    "redisson:7" is that of 7, in which each primitive is Redisson's.
+    "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a database.
     """
     wire, _, number = str(seed).rpartition(":")
+    if wire == "rows":
+        return replace(draw(int(number)), store="rows")
     if wire == "redisson":
         plan = draw(int(number))
         workers = tuple(replace(worker, steps=tuple(map(_on_redisson, worker.steps))) for worker in plan.workers)

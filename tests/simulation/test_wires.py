@@ -1,4 +1,4 @@
-"""Redisson's wire in simulation: locks, fair ones, readers and writers, permits, while all kinds of things go wrong."""
+"""Redisson's wire and the rows of a database in simulation, while all kinds of things go wrong."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ SEEDS = 64
 PARTS = 4
 
 
+@pytest.mark.parametrize("wire", ["redisson", "rows"])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_promise_is_broken(part: int) -> None:
+def test_no_promise_is_broken(wire: str, part: int) -> None:
     entries = 0
-    for seed in (f"redisson:{number}" for number in range(part, SEEDS, PARTS)):
+    for seed in (f"{wire}:{number}" for number in range(part, SEEDS, PARTS)):
         result = run(draw(seed))
         assert result.violation is None, explain(seed, result)
         entries += result.entries
