@@ -10,6 +10,7 @@ import pytest
 
 from aiolock import AcquireTimeout, BackendError, ConfigurationError, LockManager
 from aiolock.backends.coordinator import CoordinatorBackend
+from aiolock.backends.coordinator.store import OwnPlace, View
 from tests.support.queue_store import Queues, QueueStore
 
 
@@ -206,3 +207,28 @@ async def test_closing_while_the_store_is_away(queues: Queues, caplog: pytest.Lo
     await asyncio.wait((releasing,))
     assert len(queues.queue("aiolock/lock/a")) == rounds - 1
     assert ("'a' was not released" in caplog.text) == (rounds == 2)
+
+
+async def test_a_place_is_gone_before_its_answer_comes(
+    locks: LockManager, queues: Queues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ttl was shorter than the answer took: who waits begins again, as nothing was refused. Kept by
+    Places._enter.
+    """
+    enter, slow = QueueStore.enter, [True]
+
+    async def late(self: QueueStore, own: OwnPlace, waits: bool) -> View:
+        view = await enter(self, own, waits)
+        if slow:
+            slow.clear()
+            queues.drop(own.path, own.key)
+            own.key = ""
+            return View([place for place in view.places if place.owner != own.owner])
+        return view
+
+    async with manager(queues) as others, others.lock("a") as lease:
+        monkeypatch.setattr(QueueStore, "enter", late)
+        waiting = asyncio.create_task(locks.lock("a").acquire(timeout=20.0))
+        await until(lambda: not slow and (waiting.done() or len(queues.queue("aiolock/lock/a")) == 2))
+        await lease.release()
+        await (await waiting).release()

@@ -163,7 +163,7 @@ class Places:
         if not own.entered:
             view = await (self._store.look(on.path) if own.key else self._store.enter(own, waits))
             if not self._judge(own, view):
-                if own.key:
+                if own.key or waits:
                     return Finished()  # its place is gone: it starts again, with another id
                 del self._own[bid.owner]
                 return _refused(view.places)
