@@ -25,7 +25,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--peers", default=None, metavar="NAME,…", help="only these, or 'none'")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="the folder for the results")
     asked = parser.parse_args(words)
-    rows = [row for row in ROWS if row.quick or not asked.quick]
+    rows = [row for row in ROWS if not row.seldom and (row.quick or not asked.quick)]
     if asked.rows is not None:
         rows = [row for row in ROWS if row.key in asked.rows.split(",")]
     peers = [peer for peer in PEERS if peer.quick or not asked.quick]

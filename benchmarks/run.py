@@ -51,7 +51,7 @@ class Plan:
 
     def left_out(self) -> list[str]:
         """The rows and libraries that this plan leaves out."""
-        rows = [f"row {row.key}, {row.title}" for row in ROWS if row not in self.rows]
+        rows = [row.label for row in ROWS if row not in self.rows]
         return rows + [peer.name for peer in PEERS if peer not in self.peers]
 
 

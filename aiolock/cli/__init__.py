@@ -2,7 +2,7 @@
 
 `ls`, `info` and `wait` are in `looking`, `forget` is beside `run`, and each other command is in a file of its own name.
 They are a user of the library like any other: `run` and `force-release` use a manager; the commands that only look read
-the keys themselves (`aiolock/backends/survey.py`), and change nothing.
+the keys themselves (`aiolock/backends/reader.py`), and change nothing.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..backends.base import Abilities
+from ..backends.reader import Reader
 from ..backends.redis import OLDEST, PASSING, ErrorReply, ServerInfo, code_of
-from ..backends.survey import Reader
 from ..core.policy import check_margin
 from ..errors import BackendError
 from ..scripts.keys import Keys

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ..backends.survey import Reader
+from ..backends.reader import Reader
 from ..scripts.view import NameView
 from .namespace import Namespace
 from .text import facts_of

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ..backends.survey import BATCH, Reader, Survey
+from ..backends.reader import BATCH, Reader
+from ..backends.survey import Survey
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..scripts.inspections import INSPECTED_KINDS, inspection_of
 from ..scripts.keys import Keys, check_name

@@ -11,6 +11,8 @@ from ..scripts.lock import LockCalls
 if TYPE_CHECKING:
     from ..scripts.queue import QueueCalls
 
+FULL = 2**31
+"""What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
 LOCK: Contention = Contention(exclusive=True)
 RW: Contention = Contention(exclusive=False)
 SEMAPHORE: Contention = Contention(exclusive=False, reentrant=False, divisible=True)
@@ -25,20 +27,42 @@ def lock_calls(runtime: Runtime, name: str, ordered: bool = False) -> LockCalls:
     return LockCalls(runtime.keys, name, runtime.limits.liveness_ms, ordered=ordered, races=not abilities.queues)
 
 
-def _of_lock(runtime: Runtime, name: str, weight: int, capacity: int) -> LockCalls:
-    return lock_calls(runtime, name)
+def rw_calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
+    """Requests about a name, for a reader or the writer."""
+    make = runtime.backend.abilities.requests
+    if make is not None:
+        made: QueueCalls = make("rw", name, FULL, weight)  # with the same methods
+        return made
+    from ..scripts.queue import QueueCalls
+
+    mints, liveness_ms = weight >= FULL, runtime.limits.liveness_ms
+    return QueueCalls(
+        runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms
+    )
 
 
-def _of_rw_lock(runtime: Runtime, name: str, weight: int, capacity: int) -> QueueCalls:
-    from .rw_lock import rw_calls
+def semaphore_calls(runtime: Runtime, name: str, weight: int, permits: int, slots: bool = False) -> QueueCalls:
+    """Requests about a name that holds so many permits, for an acquisition of some of them, and their numbers."""
+    make = runtime.backend.abilities.requests
+    if make is not None:
+        made: QueueCalls = make("semaphore", name, permits, weight)  # with the same methods
+        return made
+    from ..scripts.queue import QueueCalls
 
-    return rw_calls(runtime, name, weight)
+    return QueueCalls(
+        runtime.keys,
+        "semaphore",
+        name,
+        capacity=permits,
+        weight=weight,
+        mints=True,
+        liveness_ms=runtime.limits.liveness_ms,
+        slots=slots,
+    )
 
 
-def _of_semaphore(runtime: Runtime, name: str, weight: int, capacity: int) -> QueueCalls:
-    from .semaphore import semaphore_calls
-
-    return semaphore_calls(runtime, name, capacity, weight)
-
-
-KINDS.update(lock=Kind(LOCK, _of_lock), rw=Kind(RW, _of_rw_lock), semaphore=Kind(SEMAPHORE, _of_semaphore))
+KINDS.update(
+    lock=Kind(LOCK, lambda runtime, name, *_: lock_calls(runtime, name)),
+    rw=Kind(RW, lambda runtime, name, weight, _: rw_calls(runtime, name, weight)),
+    semaphore=Kind(SEMAPHORE, semaphore_calls),
+)

@@ -7,19 +7,15 @@ from typing import ClassVar
 
 from ..clock import format_seconds
 from ..core.calls import Contention
-from ..core.policy import Policy, milliseconds
+from ..core.policy import Policy
 from ..core.runtime import Runtime
 from ..record import Record
-from ..scripts.queue import QueueCalls
-from .kinds import RW
+from .kinds import FULL, RW, rw_calls
 from .looking import Looking
 from .queued import Queueing
 from .reentrant import Reentrant
 from .two_sides import TwoSides
 from .vacancy import Vacancy
-
-FULL = 2**31
-"""What a writer takes, and 1 more while it also reads; a reader takes 1, and there are never as many readers."""
 
 
 class RWLockInfo(Record):
@@ -139,16 +135,3 @@ class RWLock(Looking, TwoSides, Vacancy):
         Cost: one round trip, read-only.
         """
         return await self.write.info()
-
-
-def rw_calls(runtime: Runtime, name: str, weight: int) -> QueueCalls:
-    """Requests about a name, for a reader or the writer."""
-    make = runtime.backend.abilities.requests
-    if make is not None:
-        made: QueueCalls = make("rw", name, FULL, weight)  # with the same methods
-        return made
-    liveness_ms = milliseconds(runtime.limits.liveness)
-    mints = weight >= FULL
-    return QueueCalls(
-        runtime.keys, "rw", name, capacity=FULL, weight=min(weight, FULL), mints=mints, liveness_ms=liveness_ms
-    )

@@ -7,13 +7,13 @@ from typing import ClassVar
 from ..clock import format_seconds
 from ..core.calls import Contention
 from ..core.lease import Lease
-from ..core.policy import Policy, check_flag, milliseconds
+from ..core.policy import Policy, check_flag
 from ..core.runtime import Runtime
 from ..errors import ConfigurationError
 from ..log import Log
 from ..record import Record
 from ..scripts.queue import QueueCalls
-from .kinds import SEMAPHORE
+from .kinds import SEMAPHORE, semaphore_calls
 from .looking import Looking
 from .permits import Permits
 from .queued import Queueing
@@ -73,7 +73,7 @@ class Semaphore(Looking, Permits, Queueing):
         self._permits = check_permits(name, "permits", permits)
         self._slots = check_slots(name, slots, permits)
         self._warned = False
-        super().__init__(runtime, semaphore_calls(runtime, name, permits, 1, slots), policy)
+        super().__init__(runtime, semaphore_calls(runtime, name, 1, permits, slots), policy)
 
     async def available(self) -> int:
         """Return how many permits are free. Raises and costs what `info()` does."""
@@ -131,7 +131,7 @@ class Semaphore(Looking, Permits, Queueing):
     def _for(self, n: int) -> QueueCalls:
         if check_permits(self.name, "n", n) == 1:
             return self._calls
-        return semaphore_calls(self._runtime, self.name, self._permits, n, self._slots)
+        return semaphore_calls(self._runtime, self.name, n, self._permits, self._slots)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} permits={self._permits} ttl={format_seconds(self._policy.ttl)}>"
@@ -161,21 +161,3 @@ def check_slots(name: str, value: object, permits: int) -> bool:
             name, f"slots=True of semaphore {name!r} needs {MOST_SLOTS} permits at most, as each grant looks at all"
         )
     return bool(value)
-
-
-def semaphore_calls(runtime: Runtime, name: str, permits: int, weight: int, slots: bool = False) -> QueueCalls:
-    """Requests about a name that holds so many permits, for an acquisition of some of them, and their numbers."""
-    make = runtime.backend.abilities.requests
-    if make is not None:
-        made: QueueCalls = make("semaphore", name, permits, weight)  # with the same methods
-        return made
-    return QueueCalls(
-        runtime.keys,
-        "semaphore",
-        name,
-        capacity=permits,
-        weight=weight,
-        mints=True,
-        liveness_ms=milliseconds(runtime.limits.liveness),
-        slots=slots,
-    )

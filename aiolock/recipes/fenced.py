@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ..core.lease import Lease
 from ..errors import ConfigurationError
-from ..primitives.rw_lock import FULL
+from ..primitives.kinds import FULL
 from .fenced_transaction import FENCES_TABLE as FENCES_TABLE
 from .fenced_transaction import FencedTransaction
 from .transactions import finished, transactions

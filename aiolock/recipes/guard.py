@@ -14,7 +14,7 @@ from ..core.holding.hold import Hold
 from ..core.lease import Lease
 from ..core.policy import check_duration, milliseconds
 from ..errors import ConfigurationError, LockLost, NotOwned, note
-from ..primitives.rw_lock import FULL
+from ..primitives.kinds import FULL
 from ..scripts.base import Reply
 from ..scripts.guard import COMMANDS, Permit, Verdict, around, permit, verdict
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from ..backends.memory import MemoryBackend as PlainMemoryBackend
 from ..errors import AiolockError, BackendError, ConfigurationError
-from ..primitives.rw_lock import FULL
+from ..primitives.kinds import FULL
 from ..scripts.base import Call
 from ..scripts.bid import Bid
 from ..scripts.keys import DIRTY_MS, Keys

@@ -18,6 +18,7 @@ class Row:
         both_loops: measured on uvloop too, if that is installed.
         quick: measured in a quick run too.
         patience: seconds that it may take.
+        seldom: measured only if it is named, as it takes a quarter of an hour or more.
     """
 
     key: str
@@ -26,6 +27,12 @@ class Row:
     both_loops: bool = False
     quick: bool = True
     patience: float = PATIENCE
+    seldom: bool = False
+
+    @property
+    def label(self) -> str:
+        """What a report calls it."""
+        return f"row {self.key}, {self.title}"
 
 
 ROWS = [
@@ -54,8 +61,9 @@ ROWS = [
         "benchmarks.rows.snapshot:in_postgres",
         quick=False,
         patience=3600,
+        seldom=True,
     ),
-    Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False),
+    Row("MS", "in MariaDB, beside an old snapshot", "benchmarks.rows.snapshot:in_mysql", quick=False, seldom=True),
     Row("PL", "in PostgreSQL, beside many that listen", "benchmarks.rows.listeners:in_postgres", quick=False),
     Row("ML", "in MariaDB, beside many that listen", "benchmarks.rows.listeners:in_mysql", quick=False),
     Row("JV", "wake-ups on Redisson's wire, beside its own", "benchmarks.rows.redisson:wake_ups", quick=False),

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from aiolock.backends.reader import Reader
 from aiolock.backends.redis import ServerConnector
-from aiolock.backends.survey import Reader, Survey
+from aiolock.backends.survey import Survey
 from aiolock.cli.app import app
 
 ROOT = Path(__file__).parents[2]

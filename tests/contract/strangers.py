@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
 from aiolock.core.policy import milliseconds
-from aiolock.primitives.rw_lock import FULL
+from aiolock.primitives.kinds import FULL
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.lock import LockCalls

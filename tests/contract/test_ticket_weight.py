@@ -8,7 +8,7 @@ import pytest
 
 from aiolock import LockManager, NotAcquired, NotOwned
 from aiolock.core.holding.ticket import Ticket
-from aiolock.primitives.rw_lock import FULL
+from aiolock.primitives.kinds import FULL
 
 NAME = "order:42"
 

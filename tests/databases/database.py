@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, ClassVar, Protocol
 
 from aiolock import LockManager
-from aiolock.backends.survey import Reader
+from aiolock.backends.reader import Reader
 from aiolock.backends.transactional.served import ServedEngine
 from tests.support.database import ServedSide
 from tests.support.proxy import Framing

@@ -21,7 +21,7 @@ from aiolock import (
     NotOwned,
     WaitTimeout,
 )
-from aiolock.primitives.rw_lock import FULL
+from aiolock.primitives.kinds import FULL
 from aiolock.recipes import once
 from aiolock.redisson import Redisson
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiolock import Lease
-from aiolock.primitives.rw_lock import FULL
+from aiolock.primitives.kinds import FULL
 
 from .truth import PERMITS
 from .world import World

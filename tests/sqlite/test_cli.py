@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from aiolock import BackendError, LockManager
+from aiolock.backends.reader import BATCH
 from aiolock.backends.redis import ErrorReply
 from aiolock.backends.sqlite.reader import FileReader
-from aiolock.backends.survey import BATCH, Survey
+from aiolock.backends.survey import Survey
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.backends.transactional.replies import matcher
 from aiolock.cli.namespace import Namespace

@@ -6,15 +6,12 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...clock import backoff
 from ...errors import BackendError
 from ...scripts.base import Call
 from .node import Node
-
-if TYPE_CHECKING:
-    from .router import Router
 
 FIRST = 0.01
 CAP = 0.25
@@ -24,6 +21,19 @@ AT_ONCE = 3
 
 
 Unwritten = tuple[Call[Any], Node | None]
+
+
+class Routes(Protocol):
+    """Where slots are served."""
+
+    def owner(self, slot: int) -> Node | None:
+        """The node that serves a slot; None if none is known."""
+
+    def lost(self) -> None:
+        """The map may be old: look for a new one."""
+
+    def ended(self, transit: Transit) -> None:
+        """It has nothing left to do."""
 
 
 class Transit:
@@ -43,7 +53,7 @@ class Transit:
         failure: why no server runs its requests for the time being, as the last of them said.
     """
 
-    def __init__(self, slot: int, routes: Router) -> None:
+    def __init__(self, slot: int, routes: Routes) -> None:
         self.slot: int = slot
         self.attempts: int = 0
         self.failure: BackendError | None = None

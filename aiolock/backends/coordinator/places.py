@@ -33,6 +33,7 @@ from ...scripts.outcomes import (
 from ...scripts.view import NameView
 from .calls import Ask, Enter, Keep, Leave, Look, Nest, Remove, See, Stay, Target, Want
 from .paths import Paths
+from .shares import inside, taken, weight_of
 from .store import Away, OwnPlace, Place, Refusal, Store, View
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -119,7 +120,7 @@ class Places:
         return False
 
     def _decide(self, own: OwnPlace) -> None:
-        if not own.entered and _taken(own.before, own.capacity) + min(own.weight, own.capacity) <= own.capacity:
+        if not own.entered and taken(own.before, own.capacity) + min(own.weight, own.capacity) <= own.capacity:
             own.entered = True
             self._store.watch(own, (), 0)
 
@@ -141,7 +142,7 @@ class Places:
 
     def _queued(self, own: OwnPlace) -> Queued:
         first = own.before[0]
-        inside = sum(_taken(own.before[: at + 1], own.capacity) <= own.capacity for at in range(len(own.before)))
+        inside = sum(taken(own.before[: at + 1], own.capacity) <= own.capacity for at in range(len(own.before)))
         return Queued(0, own.order, len(own.before) - inside + 1, first.order, first.note, -1)
 
     def _left(self, own: OwnPlace, sent_at: float) -> int:
@@ -312,12 +313,12 @@ class Places:
             if left > longest:
                 longest = left
                 held = Held(place.owner, place.depth, int(left * 1000), place.order, place.note)
-        used = _taken(places[:count], capacity)
+        used = taken(places[:count], capacity)
         fence = view.fence if on.shared else held.fence if held else 0
         return Standing(count, used, capacity, fence, len(waiters), rank, held)
 
     async def _see(self, want: See, sent_at: float) -> NameView | None:
-        from .seen import see  # needs this module
+        from .seen import see  # only who looks needs it
 
         return await see(self._store, want.on.path, want.on.kind, want.on.name)
 
@@ -325,26 +326,6 @@ class Places:
 def _fence(place: Place, on: Target, view: View) -> int:
     """That of what it holds."""
     return view.fence if on.shared and place.weight < on.capacity else place.order
-
-
-def weight_of(place: Place, capacity: int) -> int:
-    """How much a place takes of a name; another program's takes all."""
-    return place.weight if place.owner else capacity
-
-
-def _taken(places: Sequence[Place], capacity: int) -> int:
-    return sum(weight_of(place, capacity) for place in places)
-
-
-def inside(places: Sequence[Place], capacity: int) -> int:
-    """How many are in; the first one always is."""
-    total, count = 0, 0
-    for place in places:
-        total += weight_of(place, capacity)
-        if total > capacity and count:
-            break
-        count += 1
-    return count
 
 
 def _refused(places: Sequence[Place]) -> Refused:

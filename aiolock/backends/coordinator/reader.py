@@ -8,7 +8,7 @@ from ...errors import AiolockError, BackendError
 from ...scripts.keys import Keys, subject_of
 from ...scripts.view import Command, Inspection, NameView
 from ..base import nothing
-from ..survey import Reader
+from ..reader import Reader
 from ..transactional.replies import matcher
 from .paths import Paths
 from .seen import see

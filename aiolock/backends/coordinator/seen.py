@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...scripts.bid import told
 from ...scripts.view import HolderInfo, NameView, WaiterInfo, short
-from .places import inside, weight_of
+from .shares import inside, weight_of
 from .store import Place, Store, View
 
 WANTS = {"lock": "task", "semaphore": "permits"}

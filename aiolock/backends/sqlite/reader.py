@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...errors import BackendError
 from ...scripts.view import Command
-from ..survey import Reader
+from ..reader import Reader
 from ..transactional.engine import Unavailable
 from ..transactional.replies import SCAN, Page, keys_of, page_of, replies
 from .clock import HostClock

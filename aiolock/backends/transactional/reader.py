@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ...errors import BackendError
 from ...scripts.view import Command
-from ..survey import Reader
+from ..reader import Reader
 from .engine import Unavailable
 from .loaded import Row
 from .replies import SCAN, keys_of, page_of, replies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..coordinator.places import inside
+from ..coordinator.shares import inside
 from ..coordinator.store import OwnPlace, Place
 from ..coordinator.values import said_in
 from . import jute
