@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiolock.__version__ import __version__
 
+from aiolock import __version__
 from benchmarks import evidence, report
 
 ROOT = Path(__file__).parents[2]
