@@ -10,12 +10,13 @@ from ..primitives.rw_lock import RWLockSide as AsyncRWLockSide
 from .looking import Looking
 from .options import OnLost
 from .portal import Portal
+from .queued import Queueing
 from .reentrant import Reentrant
 from .two_sides import TwoSides
 from .vacancy import Vacancy
 
 
-class RWLockSide(Reentrant):
+class RWLockSide(Reentrant, Queueing):
     """One side of a read-write lock; use it like a `Lock`.
 
     A thread that writes may read. A thread that reads and wants to write would wait for itself: `NotAcquired` at once.
@@ -29,36 +30,6 @@ class RWLockSide(Reentrant):
     def info(self) -> RWLockInfo | None:
         """Return who holds it, and how long the queue is; None if it is free. As `RWLock.info()`."""
         return self._portal.call(self.name, self._core.info)
-
-    def request_release(self, grace: float | timedelta = 0.0) -> bool:
-        """Ask all who hold it now to finish: their `lease.wanted` becomes true.
-
-        Args:
-            grace: seconds to wait until all these holds have ended; 0 only asks.
-
-        Returns:
-            True if they have, or if nobody held it.
-
-        Raises:
-            BackendError: Redis is unreachable or refuses.
-            ConfigurationError: a grace that cannot be; a store without scripts; the manager is not open, or closes.
-
-        Cost: one round trip for every 250 holders, again and again while it waits.
-        """
-        return self._portal.call(self.name, lambda: self._core.request_release(grace))
-
-    def force_release(self) -> bool:
-        """End every lease on the lock, as `Lock.force_release()` does for one.
-
-        Returns:
-            True if it was held.
-
-        Raises:
-            BackendError: Redis is unreachable or refuses.
-
-        Cost: one round trip for every 250 holders.
-        """
-        return self._portal.call(self.name, self._core.force_release)
 
 
 class RWLock(Looking, TwoSides, Vacancy):

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from aiolock.backends.base import Abilities, Wake
+from aiolock.backends.base import Abilities, Backend, Wake
 from aiolock.backends.memory import MemoryBackend
-from aiolock.backends.spread import spread
 from aiolock.clock import Clock
 from aiolock.errors import AiolockError, BackendError
 from aiolock.scripts.base import Call
@@ -18,7 +17,7 @@ R = TypeVar("R")
 _NAME = re.compile(r"\{(.)")
 
 
-class Scattered:
+class Scattered(Backend):
     """The slot of a name is the code of its first character: "a1" and "a2" are together, "b" is behind them.
 
     A request about two slots is an error, as on a cluster.
@@ -61,17 +60,6 @@ class Scattered:
     ) -> None:
         for node in self.nodes:
             await node.open(timeout=timeout, reconnected=reconnected, needed=needed)
-
-    def run(self, call: Call[R]) -> asyncio.Future[R]:
-        future = call.future = asyncio.get_running_loop().create_future()
-        self.write(call)
-        return future
-
-    def write(self, call: Call[Any]) -> None:
-        if call.parts:
-            spread(call, self.post)
-        else:
-            self.post(call)
 
     def post(self, call: Call[Any]) -> None:
         slots = {self.slot(key) for key in call.keys}

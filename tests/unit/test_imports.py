@@ -48,7 +48,7 @@ def ours(code: str) -> set[str]:
         ("from aiolock import LockManager", 75),
         ("from aiolock import LockManager, LockLost, Lock, Lease, events", 75),
         (SERVER, 99),
-        ("import aiolock.sync", 150),
+        ("import aiolock.sync", 151),
     ],
 )
 def test_how_many_modules(code: str, most: int) -> None:
