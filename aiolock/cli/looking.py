@@ -115,6 +115,7 @@ def describe(view: NameView) -> Iterator[str]:
                     "-" if holder.held_for is None else f"for {in_words(holder.held_for)}",
                     f"{in_words(holder.ttl)} left",
                     f"{holder.permits} held",
+                    f"slots {', '.join(map(str, holder.slots))}" if holder.slots else "",
                 )
                 for holder in view.holders[:SHOWN]
             ]

@@ -27,6 +27,7 @@ class HolderInfo(Record):
         permits: how many of a semaphore's; 1 of anything else.
         ttl: seconds until it expires unless renewed.
         held_for: seconds since its grant; None if its fence does not tell that.
+        slots: which permits of a semaphore, if it has `slots=True` and has learned them.
     """
 
     manager: str
@@ -37,6 +38,7 @@ class HolderInfo(Record):
     permits: int
     ttl: float
     held_for: float | None = None
+    slots: tuple[int, ...] = ()
 
 
 class WaiterInfo(Record):

@@ -34,7 +34,7 @@ async def scene(url: str) -> AsyncIterator[LockManager]:
         await held.enter_async_context(one.lock("order:42", metadata="charge"))
         await held.enter_async_context(one.rw_lock("catalog").read)
         await held.enter_async_context(two.rw_lock("catalog").read)
-        await held.enter_async_context(one.semaphore("api", 5).acquire(3))
+        await held.enter_async_context(one.semaphore("api", 5, slots=True).acquire(3))
         await held.enter_async_context(two.semaphore("api", 5).acquire(1))
         await one.latch("ready", 3).count_down()
         await once(one, "report", window=60.0, repeat="never").run(nothing)
@@ -148,7 +148,7 @@ async def test_what_is_there(cli: CommandLine) -> None:
     ]
     assert 0 < lock["oldest_wait"] < 20
     assert [len(catalog["holders"]), catalog["queue"][0]["wants"]] == [2, "write"]
-    assert sorted(holder["permits"] for holder in api["holders"]) == [1, 3]
+    assert sorted((holder["permits"], holder["slots"]) for holder in api["holders"]) == [(1, []), (3, [0, 1, 2])]
     assert [(place["wants"], place["permits"]) for place in api["queue"]] == [("permits", 4)]
     assert {holder["process"] for holder in (*api["holders"], *catalog["holders"])} == {lock["process"]}
     waits = catalog["queue"][0]

@@ -100,15 +100,18 @@ async def test_a_ticket_carries_them(locks: LockManager, others: LockManager) ->
             assert both.slots == (0, 2)
 
 
-async def test_who_holds_it_is_told_without_them(locks: LockManager, here: Any, there: Any) -> None:
-    """Kept by told: SLOTS."""
+async def test_who_has_which(locks: LockManager, here: Any, there: Any) -> None:
+    """Kept by told: SLOTS, and by QueueInspection: slots_of."""
     async with pool(locks, metadata="nightly #7") as lease:
         (holder,) = await there.holders()
         assert "#" not in holder.process
-        assert holder.metadata == "nightly #7"
+        assert (holder.metadata, holder.slots) == ("nightly #7", lease.slots)
         assert lease.slot == 0
-        async with here as other:
-            assert other.slot == 1
+        async with here.acquire(2) as other, locks.semaphore("api", 3):
+            assert [one.slots for one in await there.holders()] == [(0,), (1, 2)]
+            assert [one.slots for one in await locks.semaphore("api", 3).holders()] == [()]
+            await other.release(1)
+            assert [one.slots for one in await there.holders()] == [(0,), (1,)]
 
 
 async def test_one_that_asks_for_none(locks: LockManager, there: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..bid import told
+from ..bid import slots_of, told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 from .records import SUMMARY, Holder, Summary, Waiter, read
@@ -88,7 +88,7 @@ class QueueInspection:
                 process, more = told(record.process)
                 reads = self._kind == "rw" and record.weight < FULL
                 since = None if reads else seconds_since(int(record.fence), now_us)
-                held = (int(record.fence), record.depth, permits, left / 1000, since)
+                held = (int(record.fence), record.depth, permits, left / 1000, since, slots_of(record.process))
                 holders.append(HolderInfo(short(owner), process, more, *held))
             elif isinstance(record, Waiter):
                 process, _ = told(record.process)
