@@ -87,6 +87,21 @@ async def test_a_shrunk_pool_loses_its_highest_first(here: Any, there: Any) -> N
         assert (lease.slot, other.slot) == (0, 1)
 
 
+@pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
+async def test_a_pool_shrinks_while_one_is_let_in(here: Any, there: Any) -> None:
+    """It has no number yet, and waits on if none is left below the new limit. Kept by unseat in slots.lua."""
+    leases = [await here.acquire() for _ in range(3)]
+    waiting = asyncio.create_task(there.acquire())
+    await queued(here, 1)
+    await asyncio.gather(leases[2].release(), here.set_permits(2))  # written together, so before it asks
+    await queued(here, 1)
+    assert not waiting.done()
+    await leases[0].release()
+    async with asyncio.timeout(ENOUGH), await waiting as lease:
+        assert lease.slot == 0
+    await leases[1].release()
+
+
 async def test_a_ticket_carries_them(locks: LockManager, others: LockManager) -> None:
     """Kept by transfer.lua: `says`."""
     here = pool(locks, 4)

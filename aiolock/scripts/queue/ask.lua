@@ -11,14 +11,14 @@ local function arrive(k, a, owners)
   local state, owner = open(k, ARGV[a + 7], owners), ARGV[a]
   prune(state)
   fit(state, ARGV[a + 7])
+  unseat(state, owner)
   local waits = waiter(state, owner)
   if not waits and redis.call('EXISTS', KEYS[k + 2]) == 1 then return { 'finished' } end
   -- An owner that comes back, forgotten or with an expired grant, may be the first in line.
   if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(state, owner)) then enter(state, a) end
 end
 local function decide(k, a)
-  local owner, ttl, depth, fence, weight, mints, floor, capacity, number, _, process = unpack(ARGV, a, a + 10)
-  local state = open(k)
+  local state, owner, ttl, depth, fence, weight, mints, floor, capacity, number, _, process = open(k), unpack(ARGV, a, a + 10)
   local count, held, minted, token, abandoned, told = holder(state, owner)
   if count and fence ~= '0' and fence ~= token then return { 'lost', 'taken_over' } end
   if count then
