@@ -90,10 +90,12 @@ async def test_a_shrunk_pool_loses_its_highest_first(here: Any, there: Any) -> N
 @pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
 async def test_a_pool_shrinks_while_one_is_let_in(here: Any, there: Any) -> None:
     """It has no number yet, and waits on if none is left below the new limit. Kept by unseat in slots.lua."""
-    leases = [await here.acquire() for _ in range(3)]
+    leases = [await here.acquire(), await here.acquire(), await there.acquire()]
     waiting = asyncio.create_task(there.acquire())
     await queued(here, 1)
-    await asyncio.gather(leases[2].release(), here.set_permits(2))  # written together, so before it asks
+    released = leases[2].release()
+    await there.set_permits(2)  # written behind that on the same connection, before it can ask
+    await released
     await queued(here, 1)
     assert not waiting.done()
     await leases[0].release()

@@ -188,7 +188,7 @@ def kept_cut_twice(patch: pytest.MonkeyPatch) -> None:
 
 def slots_shared(patch: pytest.MonkeyPatch) -> None:
     """Two holders of a semaphore have the same permit."""
-    edit(patch, [queue.ACQUIRE, queue.REFRESH], "if not taken[slot] then free", "if true then free")
+    edit(patch, [queue.ACQUIRE, queue.REFRESH], "not taken[slot] and slot or nil", "slot")
 
 
 def slots_stay(patch: pytest.MonkeyPatch) -> None:
