@@ -111,7 +111,7 @@ class Lock(Looking, Reentrant, Vacancy):
         Source: Curator's revocation of inter-process locks.
         """
         seconds = check_duration(self.name, "grace", grace)
-        return await request_release(self._runtime, self._calls, seconds, force)
+        return await request_release(self._runtime, (self._calls,), seconds, force)
 
     async def force_release(self) -> bool:
         """End it, whoever holds it; the holder is notified at once and its guarded block cancelled. The next waiter

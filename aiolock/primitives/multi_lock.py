@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import ClassVar
 
@@ -91,16 +90,12 @@ class MultiLock(Reentrant, Vacancy):
             BackendError: Redis is unreachable or refuses.
             ConfigurationError: a grace that cannot be; the manager is not entered, or closes.
 
-        Cancellation: holders may have been asked. Cost: that of `Lock.request_release()` for each name, at once.
+        Cancellation: holders may have been asked. Cost: that of `Lock.request_release()` for each name, of
+        250 names at once.
         """
         seconds = check_duration(self.name, "grace", grace)
         each = [lock_calls(self._runtime, name) for name in self.names]
-        try:
-            async with asyncio.TaskGroup() as group:
-                asking = [group.create_task(request_release(self._runtime, one, seconds, force)) for one in each]
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        return all(one.result() for one in asking)
+        return await request_release(self._runtime, each, seconds, force)
 
 
 def check_names(names: tuple[object, ...]) -> tuple[str, ...]:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from ..clock import pause
 from ..core.policy import check_duration
 from ..scripts.outcomes import Standing
 from ..scripts.queue import QueueCalls
 from .base import Primitive
-from .revocation import FIRST, LONGEST
-
-LOOKED_AT = 250
-"""Holders that one request looks at: see request_release.lua."""
+from .revocation import AT_ONCE, outlasting
 
 
 class Queueing(Primitive):
@@ -65,17 +61,16 @@ class Queueing(Primitive):
         seconds = check_duration(self.name, "grace", grace)
         self._runtime.backend.abilities.need_scripts(self.name, "requests to all holders")
         holders: list[str] = []
-        at, seen = 0, LOOKED_AT
-        while seen == LOOKED_AT:
+        at, seen = 0, AT_ONCE
+        while seen == AT_ONCE:
             seen, asked = await self._ask(at)
             at, holders = at + seen, holders + asked
-        clock, interval = self._runtime.clock, FIRST
-        until = clock.now() + seconds
-        while holders and (left := until - clock.now()) > 0:
-            await pause(clock, min(interval, left))
-            interval = min(2 * interval, LONGEST)
-            parts = [holders[at : at + LOOKED_AT] for at in range(0, len(holders), LOOKED_AT)]
-            holders = [owner for part in parts for owner in (await self._ask(0, part))[1]]
+
+        async def still(part: Sequence[str]) -> list[str]:
+            return (await self._ask(0, part))[1]
+
+        clock = self._runtime.clock
+        holders = await outlasting(clock, clock.now() + seconds, holders, still)
         return not holders
 
     async def _ask(self, at: int, owners: Sequence[str] = ()) -> tuple[int, list[str]]:

@@ -50,6 +50,6 @@ class MultiLock(Reentrant, Vacancy):
             BackendError: Redis is unreachable or refuses.
             ConfigurationError: a grace that cannot be; the manager is not open, or closes.
 
-        Cost: that of `Lock.request_release()` for each name, at once.
+        Cost: that of `Lock.request_release()` for each name, of 250 names at once.
         """
         return self._portal.call(self.name, lambda: self._core.request_release(grace, force=force))

@@ -109,6 +109,23 @@ async def test_its_holders_are_asked_to_finish(here: MultiLock, others: LockMana
         assert await asking
 
 
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+async def test_so_many_are_asked_at_once(locks: LockManager, others: LockManager) -> None:
+    """However many names it has, and all of them. Kept by AT_ONCE in revocation.py."""
+    names, most = [f"n{at}" for at in range(600)], 0
+    few = [await others.lock(name).acquire() for name in (names[0], names[-1])]
+    asking = asyncio.create_task(locks.multi_lock(*names).request_release(force=True))
+    while not asking.done():
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+    assert await asking
+    assert 250 < most < 270
+    for lease in few:
+        assert lease.wanted
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
 async def test_its_holders_are_forced_to_finish(here: MultiLock, others: LockManager) -> None:
     lease = await others.multi_lock("b", "c").acquire()
     assert not await here.request_release()

@@ -141,7 +141,7 @@ class Late(LockCalls):
 async def test_force_ends_only_the_hold_that_was_asked(here: Lock, there: Lock, place: Place) -> None:
     """Kept by request_release: it forces with that hold's fence."""
     lease = await here.acquire()
-    assert await request_release(there._runtime, Late(place), grace=0.0, force=True)
+    assert await request_release(there._runtime, (Late(place),), grace=0.0, force=True)
     assert not place.gone(NAME)
     give_back(place, NAME)
     with pytest.raises(LockLost):
