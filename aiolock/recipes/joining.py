@@ -41,10 +41,16 @@ class Joining:
     Args:
         runtime: the manager's.
         name: the lock's.
+
+    Attributes:
+        looks: how often it has asked whose call runs.
+        seen_at: the last of them that has seen the call run.
     """
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         runtime.backend.abilities.need_scripts(name, "calls that others join")
+        self.looks: int = 0
+        self.seen_at: float = 0
         self._runtime = runtime
         self._calls = OutcomeCalls(runtime.keys, name)
 
@@ -73,6 +79,7 @@ class Joining:
         with before_it_runs():
             seen = first = await self._ask(0)
         while seen.fence == first.fence and first.fence:
+            self.seen_at = self.looks
             left = interval if until is None else until - clock.now()
             if left <= 0:
                 text = f"another call under lock {self._calls.name!r} still runs: call it again later"
@@ -91,6 +98,7 @@ class Joining:
         return None
 
     async def _ask(self, fence: int) -> Seen:
+        self.looks += 1
         return await self._runtime.ask(self._calls.ask(fence), "joining a call under")
 
     def _told(self, text: str) -> Callable[[], Any]:

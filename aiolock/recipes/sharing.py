@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import inf
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,9 @@ Ended = Callable[[], Any]
 """Returns the result of a call, or raises its error."""
 Tell = Callable[[Any, BaseException | None], None]
 """Gets the result of a call, or its error, while its lease is held."""
-_running: WeakKeyDictionary[Runtime, dict[str, asyncio.Future[Ended | None]]] = WeakKeyDictionary()
+Running = tuple[Joining, "asyncio.Future[Ended | None]"]
+"""How one call of this process joins another, or runs; and what the others get."""
+_running: WeakKeyDictionary[Runtime, dict[str, Running]] = WeakKeyDictionary()
 
 
 async def share(lock: Lock, timeout: float | None, run: Callable[[Lease, Tell], Awaitable[Any]]) -> Any:
@@ -42,42 +45,45 @@ async def share(lock: Lock, timeout: float | None, run: Callable[[Lease, Tell], 
     until = None if timeout is None else lock.clock.now() + timeout
     calls = _running.setdefault(runtime, {})
     while (running := calls.get(name)) is not None:
-        ended = await _end_of(running, lock, until)
-        if ended is not None:
+        joining, shared = running
+        looks = joining.looks
+        ended = await _end_of(shared, lock, until)
+        if ended is not None and joining.seen_at > looks:  # otherwise that one may have ended before this one began
             return ended()
-    running = calls[name] = asyncio.get_running_loop().create_future()
+    joining, shared = calls[name] = Joining(runtime, name), asyncio.get_running_loop().create_future()
     try:
-        return await _lead(lock, until, run, running)
+        return await _lead(lock, until, run, joining, shared)
     except Unavailable as error:
-        if not running.done():
-            running.set_result(partial(_again, None, error))
+        if not shared.done():
+            joining.seen_at = inf
+            shared.set_result(partial(_again, None, error))
         raise
     finally:
         del calls[name]
-        if not running.done():
-            running.set_result(None)  # it was not run, or not to its end: the others start again
+        if not shared.done():
+            shared.set_result(None)  # it was not run, or not to its end: the others start again
 
 
 async def _lead(
     lock: Lock,
     until: float | None,
     run: Callable[[Lease, Tell], Awaitable[Any]],
-    running: asyncio.Future[Ended | None],
+    joining: Joining,
+    shared: asyncio.Future[Ended | None],
 ) -> Any:
-    joining = Joining(lock._runtime, lock.name)
     while True:
         lease = await take(lock, "skip", DEFAULT)
         if lease is not None:
             break
         ended = await joining.follow(until)
         if ended is not None:
-            running.set_result(ended)
+            shared.set_result(ended)
             return ended()
-    fence = lease.fence
+    fence, joining.seen_at = lease.fence, inf
 
     def tell(result: Any, error: BaseException | None) -> None:
         joining.tell(fence, result, error)
-        running.set_result(partial(_again, result, error))
+        shared.set_result(partial(_again, result, error))
 
     return await run(lease, tell)
 

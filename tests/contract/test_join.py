@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiolock import ConfigurationError, LockLost, LockManager
-from aiolock.recipes import Busy, JoinFailed, NotRun, Unavailable, current_lease, exclusive, sharing
+from aiolock.recipes import Busy, JoinFailed, NotRun, Unavailable, current_lease, exclusive, joining, sharing
 from aiolock.recipes.joining import LARGEST, Joining
 from aiolock.scripts.outcome import Seen
 from aiolock.testing import MemoryBackend
@@ -88,6 +88,23 @@ async def test_one_runs_for_all(locks: LockManager, others: LockManager, work: W
     assert len(work.fences) == 2  # what ended before it came is not its call
     assert not await locks.lock(NAME).is_locked()
     assert not sharing._running[locks._runtime]
+
+
+async def test_a_call_that_begins_after_the_end(
+    locks: LockManager, others: LockManager, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs by itself, though one of its process has not yet seen that end. Kept by share: `seen_at`."""
+    monkeypatch.setattr(joining, "FIRST", 0.3)  # seconds until that one looks again
+    first = asyncio.create_task(work.of(others)())
+    await work.begun.wait()
+    second = asyncio.create_task(work.of(locks)())
+    await joined(locks)
+    work.go.set()
+    assert await first == work.result
+    work.result = "anew"
+    assert await work.of(locks)() == "anew"
+    assert await second == {"rows": [1, "é"]}
+    assert len(work.fences) == 2
 
 
 async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, work: Work) -> None:
