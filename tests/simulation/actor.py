@@ -21,12 +21,16 @@ from aiolock import (
     NotOwned,
     WaitTimeout,
 )
+from aiolock.core.resume import read
 from aiolock.primitives.kinds import FULL
-from aiolock.recipes import once
+from aiolock.recipes import JoinFailed, exclusive, once, reserve, reserved, unreserve
+from aiolock.recipes.current import current_lease
 from aiolock.redisson import Redisson
 
+from .jobs import Run
 from .model import PERMITS, Model, Stay, Wish
 from .plan import Step, Worker
+from .seams import PIECE
 
 if TYPE_CHECKING:
     from .process import Process
@@ -38,6 +42,14 @@ UNNOTIFIED = 5
 """How often a task looks at what it waits for, before it gives up."""
 COUNT = 3
 """How many counts open a latch."""
+
+
+class Again(Exception):
+    """A job shall be tried again."""
+
+
+class Failed(Exception):
+    """What a function raises whose calls join."""
 
 
 class Actor:
@@ -108,7 +120,8 @@ class Actor:
             self._world.fail(f"{self.name} got an unexpected error in {step}:\n{trace}")
         if isinstance(error, LockLost) and error.reason in (LossReason.TAKEN_OVER, LossReason.DELETED):
             ended = [stay for stay in self._stays if stay.lease._hold.owner in self._scene.server.released]
-            if ended and len(self._stays) == 1 and step.what != "await":  # that takes it again
+            pieces = len(step.name) > PIECE  # one was gone, another was released
+            if ended and len(self._stays) == 1 and step.what != "await" and not pieces:  # that takes it again
                 self._world.fail(f"{ended[0]} was told of a loss, though its own release has ended it")
         for stay in self._stays:
             if error is None and stay.overtaken:
@@ -164,6 +177,12 @@ class Actor:
                 await self._notify(step)
             case "once":
                 await self._once(step)
+            case "join":
+                await self._join(step)
+            case "reserve":
+                await self._reserve(step)
+            case "job":
+                await self._job(step)
             case "close":
                 await self._reopen(step.seconds)
             case "resume":
@@ -241,6 +260,78 @@ class Actor:
             await once(self._manager, step.name, window=60, repeat="both").run(job)
         finally:
             self._model.gives_up(wish)
+
+    async def _join(self, step: Step) -> None:
+        """It calls a function whose calls join one that runs."""
+        wish = self._model.asks(self.name, self.process, "lock", (step.name,), 1, False)
+        jobs, asked = self._scene.jobs, self._world.now
+        mine: Run | None = None
+
+        @exclusive(self._manager, key=step.name, busy="join", timeout=step.timeout)
+        async def fn() -> str:
+            nonlocal mine
+            token, mine = jobs.runs(step.n > 1)
+            lease = current_lease()
+            assert lease is not None
+            await self._stay(step, wish, lease)
+            if step.n > 1:
+                raise Failed(token)
+            return token
+
+        try:
+            try:
+                token, failed = await fn(), False
+            except Failed as error:
+                token, failed = str(error), True
+            except JoinFailed as error:
+                token, failed = error.message.rpartition(": ")[2], True
+        finally:
+            self._model.gives_up(wish)
+            if mine is not None:
+                mine.over = self._world.now
+        jobs.joined(self.name, token, failed, asked)
+
+    async def _reserve(self, step: Step) -> None:
+        """It enqueues a job, unless there is one; or it cannot, and gives the name back."""
+        jobs, began, within = self._scene.jobs, self._world.now, step.ttl or self._scene.plan.ttl
+        jobs.asks(step.name)
+        try:
+            ticket = await reserve(self._manager, step.name, within=within)
+            if ticket is not None:
+                self._scene.orphans.on_purpose.add(read(self._manager._runtime, ticket).owner)
+            jobs.reserved(step.name, ticket, began, within)
+        finally:
+            jobs.answered(step.name)
+        if ticket is not None and step.n > 2 and (job := jobs.next(step.name)) is not None:
+            job.ended = True
+            await unreserve(self._manager, job.ticket)
+
+    async def _job(self, step: Step) -> None:
+        """It works off a job; the first attempt may fail."""
+        jobs, asked, within = self._scene.jobs, self._world.now, step.ttl or self._scene.plan.ttl
+        job = jobs.next(step.name)
+        if job is None:
+            return
+
+        @reserved(self._manager, within=within, retry=Again)
+        async def fn(ticket: str) -> None:
+            jobs.begins(step.name, job, asked, within)
+            await asyncio.sleep(step.seconds)
+            if step.n > 1 and job.attempts == 1:
+                raise Again
+            job.ended = True
+
+        try:
+            await fn(ticket=job.ticket)
+        except NotOwned:
+            jobs.refused(step.name, job)
+        except Again:
+            pass
+        else:
+            return
+        finally:
+            if not job.ended:
+                jobs.again(step.name, job)
 
     def _primitive(self, step: Step) -> tuple[Any, Wish]:
         manager, model, name = self._manager, self._model, step.name

@@ -32,7 +32,8 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 def draw(seed: int | str) -> Plan:
     """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen
-    about a queue that is lost, and one in sixteen about names that stay taken after their release. That of
+    about a queue that is lost, one in sixteen about names that stay taken after their release, and one in sixteen about
+    jobs. That of
     "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a database.
     """
     wire, _, number = str(seed).rpartition(":")
@@ -46,6 +47,8 @@ def draw(seed: int | str) -> Plan:
     chance = dice.random()
     if chance < 1 / 4:
         return _handing_on(plan, dice) if chance < 1 / 8 else _blocking(plan, dice)
+    if 13 / 16 < chance <= 7 / 8:
+        return _working(plan, dice)
     if chance > 7 / 8:
         return _losing_the_queue(plan, dice) if chance > 15 / 16 else _keeping(plan, dice)
     return plan
@@ -93,6 +96,36 @@ def _keeping(plan: Plan, dice: Random) -> Plan:
 
     workers = tuple(replace(worker, steps=tuple(step(one) for one in worker.steps)) for worker in plan.workers)
     return replace(plan, workers=workers)
+
+
+def _working(plan: Plan, dice: Random) -> Plan:
+    """Calls that join; jobs that are reserved from enqueue to end; or multi locks that take several pieces."""
+    about = dice.choice(("join", "reserve", "multi"))
+
+    def step(one: Step) -> Step:
+        if one.what not in HOLDING:
+            return one
+        seconds = round(min(one.seconds, plan.ttl / 2), 4)
+        if about == "multi":
+            name = dice.choice(("abcxyz", "abkxy", "xz", "a", "x"))
+            if len(name) == 1:
+                return replace(one, what="lock", name=name, seconds=seconds)
+            how = one.how if one.how not in ("detach", "kept", "part") else "guard"
+            return replace(one, what="multi", name=name, how=how, seconds=seconds)
+        if about == "join":
+            return Step("join", "j", seconds=seconds, timeout=one.timeout, n=one.n)
+        what = dice.choice(("reserve", "job", "job"))
+        return Step(what, "t", seconds=seconds, n=one.n, ttl=dice.choice((0.3, plan.ttl, plan.ttl * 2)))
+
+    workers = tuple(replace(worker, steps=tuple(map(step, worker.steps))) for worker in plan.workers)
+    calm = dice.random() < 0.3  # then more is certain
+    return replace(
+        plan,
+        workers=workers,
+        faults=() if calm else plan.faults,
+        spikes=0.0 if calm else plan.spikes,
+        ttl=max(plan.ttl, 2.0),
+    )
 
 
 def _losing_the_queue(plan: Plan, dice: Random) -> Plan:

@@ -144,9 +144,9 @@ class Model:
         if lease.lost:
             stay.void = True
             now = self.world.now
-            if not self._broken(wish.began) and wish.process.ran(wish.began, now) > now - wish.began - 0.04:
+            if not self.broken(wish.began) and wish.process.ran(wish.began, now) > now - wish.began - 0.04:
                 self.world.fail(f"{stay} began although it was lost: {lease.reason}")
-        elif (self._broken(wish.began) or self.revoked_of(stay)) and not self._held(stay):
+        elif (self.broken(wish.began) or self.revoked_of(stay)) and not self._held(stay):
             stay.void = True  # it will be told, with its next renewal at the latest
             self._check_revoked(stay)
         else:
@@ -237,7 +237,7 @@ class Model:
 
     def _keeps(self, stay: Stay, now: float) -> bool:
         """Whether what it had is still taken, though it is not inside."""
-        ended = stay.void or self._broken(stay.wish.began) or self.revoked_of(stay)
+        ended = stay.void or self.broken(stay.wish.began) or self.revoked_of(stay)
         return now < stay.kept_until - SLACK and not ended
 
     def _check_slots(self, new: Stay) -> None:
@@ -261,13 +261,13 @@ class Model:
 
     def _voided(self, stay: Stay) -> bool:
         """Whether it no longer holds, for a reason of which it knows or that excuses all."""
-        return stay.void or stay.lease.released or self._broken(stay.wish.began) or self.revoked_of(stay)
+        return stay.void or stay.lease.released or self.broken(stay.wish.began) or self.revoked_of(stay)
 
     def revoked_of(self, stay: Stay) -> bool:
         """Whether force has ended what it holds."""
         return (stay.lease._hold.owner, stay.lease._hold.fence) in self.revoked
 
-    def _broken(self, since: float) -> bool:
+    def broken(self, since: float) -> bool:
         """Whether a hold that was asked for then may have ended before its time."""
         longest = self.plan.longest * 1.2 + self.plan.liveness + 1.0
         return any(since - 0.5 <= breach and self.world.now < breach + longest for breach in self.breaches)
@@ -285,7 +285,7 @@ class Model:
         shared = wish.kind == "rw" and wish.weight == 1
         for name, floor in zip(wish.names, wish.floors, strict=True):
             key = (wish.kind, name)
-            if (wish.kind == "lock" or wish.weight == FULL) and not self._broken(wish.began):
+            if (wish.kind == "lock" or wish.weight == FULL) and not self.broken(wish.began):
                 floor = self._highest.get(key, 0)
             if fence < floor or (fence == floor and not shared):
                 self.world.fail(f"{stay} after fence {floor}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,10 @@ from aiolock.core.waiting.local_queue import LocalQueue
 from aiolock.core.waiting.queue_entry import QueueEntry
 from aiolock.core.waiting.wait import QUEUED
 from aiolock.core.waiting.waiter import Waiter
+from aiolock.recipes import reservation
+from aiolock.recipes.joining import Joining
 from aiolock.scripts import lock, queue, redisson
+from aiolock.scripts.multi.spread import SpreadCalls
 from aiolock.scripts.outcomes import Granted, Missing
 from aiolock.scripts.redisson import permits, rw
 from tests.support.lua import edit
@@ -196,6 +200,39 @@ def slots_stay(patch: pytest.MonkeyPatch) -> None:
     edit(patch, [queue.RELEASE], "fewer(process, still)", "process")
 
 
+def outcome_of_any_call(patch: pytest.MonkeyPatch) -> None:
+    """A call gets the result of one that was over before it began."""
+    follow = Joining.follow
+
+    async def any_run(self: Joining, until: float | None) -> Any:
+        seen = await self._ask(1)  # the fence of the first call of all
+        return await follow(self, until) if seen.text is None else self._told(seen.text)
+
+    patch.setattr(Joining, "follow", any_run)
+
+
+def reservation_ends_with_its_attempt(patch: pytest.MonkeyPatch) -> None:
+    """A job that is tried again has lost its reservation."""
+    patch.setattr(reservation, "stays", lambda error, retry: False)
+
+
+def pieces_stay(patch: pytest.MonkeyPatch) -> None:
+    """A multi lock gives its first piece back, and no other."""
+    release = SpreadCalls.release
+
+    def first(self: SpreadCalls, *args: Any) -> Any:
+        return release(self.upto(1), *args)
+
+    patch.setattr(SpreadCalls, "release", first)
+
+
+def pieces_in_any_order(patch: pytest.MonkeyPatch) -> None:
+    """Multi locks take their pieces in orders of their own, and wait for each other."""
+    groups = SpreadCalls.groups.fget
+    assert groups is not None
+    patch.setattr(SpreadCalls, "groups", property(lambda self: groups(self)[:: 1 if len(self.names) % 2 else -1]))
+
+
 MUTATIONS: dict[Mutation, int] = {
     negative_margin: 0,
     release_without_owner: 5,
@@ -219,6 +256,10 @@ MUTATIONS: dict[Mutation, int] = {
     kept_cut_twice: 440,
     slots_shared: 0,
     slots_stay: 0,
+    outcome_of_any_call: 700,
+    reservation_ends_with_its_attempt: 0,
+    pieces_stay: 0,
+    pieces_in_any_order: 0,
 }
 """Each with a seed from which it is soon found."""
 ON_REDISSON: dict[Mutation, int] = {late_copy_holds: 60, queue_ignored: 25, reader_beside_writer: 0, permit_too_many: 0}

@@ -12,6 +12,7 @@ from aiolock.backends.transactional.backend import TransactionalBackend
 
 from .actor import COUNT, Actor
 from .fault import Faults
+from .jobs import Jobs
 from .model import Model
 from .network import Connector
 from .orphans import Orphans
@@ -41,6 +42,7 @@ class Scene:
         self.faults = Faults(self)
         self.server = SERVERS[plan.store](self.world, plan.kill, self.faults.around)
         self.model = Model(self.world, plan, self.server)
+        self.jobs = Jobs(self.model)
         self.server.forced = self.model.revokes
         self.orphans = Orphans(self.world, self.server.truth, plan)
         self.processes = [Process(self.world, plan, number) for number in range(plan.processes)]
@@ -219,5 +221,7 @@ class Scene:
 
     def _unclear(self) -> bool:
         return any(
-            step.what == "close" or step.how in ("detach", "kept") for w in self.plan.workers for step in w.steps
+            step.what in ("close", "reserve") or step.how in ("detach", "kept")
+            for worker in self.plan.workers
+            for step in worker.steps
         )

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiolock import identity
+from aiolock.scripts.multi import spread
 
 from .server import EPOCH_US
 from .world import World
@@ -34,6 +35,8 @@ class LogWatch(logging.Handler):
         self._world.note("log", record.getMessage()[:120])
 
 
+PIECE = 3
+"""Names of one script of a multi lock: so that few are many."""
 version = functools.cache(importlib.metadata.version)
 """redis-py reads its own for each connection: a tenth of a short run."""
 
@@ -45,6 +48,7 @@ def owned(world: World) -> Iterator[None]:
     logger = logging.getLogger("aiolock")
     before = secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container
     uncached = importlib.metadata.version
+    piece, spread.PIECE = spread.PIECE, PIECE
     level, propagate = logger.level, logger.propagate
     watch = LogWatch(world)
 
@@ -66,6 +70,7 @@ def owned(world: World) -> Iterator[None]:
     finally:
         secrets.token_hex, random.uniform, time.time_ns, socket.gethostname, os.getpid, identity._container = before
         importlib.metadata.version = uncached
+        spread.PIECE = piece
         logger.removeHandler(watch)
         logger.propagate = propagate
         logger.setLevel(level)
