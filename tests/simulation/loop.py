@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from typing import Any, Protocol
 
@@ -153,10 +154,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ended |= left
                 for task in left:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    try:
-                        task.get_coro().close()  # type: ignore[union-attr]
-                    except (Exception, asyncio.CancelledError):
-                        continue
+                    _end(task.get_coro())
         self._ready.clear()
         self._scheduled.clear()
         self.close()
+
+
+def _end(coroutine: Any) -> None:
+    """Close a coroutine from its innermost on, and what it awaits to clean up: an end does not wait for that. Otherwise
+    one inside it stays, and the garbage collector says that it "ignored GeneratorExit".
+    """
+    while inspect.iscoroutine(coroutine) and coroutine.cr_frame is not None:
+        _end(coroutine.cr_await)
+        with suppress(Exception, asyncio.CancelledError):
+            coroutine.close()

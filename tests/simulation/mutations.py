@@ -255,7 +255,7 @@ MUTATIONS: dict[Mutation, int] = {
     kept_forgotten: 0,
     kept_cut_twice: 440,
     slots_shared: 0,
-    slots_stay: 0,
+    slots_stay: 330,
     outcome_of_any_call: 700,
     reservation_ends_with_its_attempt: 0,
     pieces_stay: 0,

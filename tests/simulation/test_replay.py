@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -10,8 +12,10 @@ import pytest
 
 from .drawing import draw
 from .plan import Fault, Plan, Step, Worker
+from .process import Process
 from .run import run
 from .shrink import shrink
+from .world import World
 
 SEEDS = range(1000, 1008)
 PROGRAM = """
@@ -67,3 +71,36 @@ def test_the_dead_send_nothing() -> None:
         fault = Fault("die", ("sent", number), n=1)
         plan = Plan("dead", processes=4, workers=workers, faults=(fault,), ttl=6.0, latency=0.02, window=4096)
         assert run(plan).violation is None
+
+
+def test_a_process_that_dies_leaves_nothing_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it waits to clean up; and nothing is said of that. Kept by _end in loop.py."""
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: said.append(unraisable.exc_value))
+    process = Process(World("0"), Plan(), 0)
+    ended: list[str] = []
+
+    async def closes() -> None:
+        try:
+            await asyncio.sleep(1)
+        finally:
+            try:
+                await asyncio.sleep(1)
+            finally:
+                try:
+                    await asyncio.sleep(1)
+                finally:
+                    ended.append("closes")
+
+    async def main() -> None:
+        await closes()
+
+    with process.loop.running():
+        task = process.loop.create_task(main())
+    process.poke()
+    process.world.run(process.world.now + 0.5, lambda: False)
+    process.discard()
+    assert ended == ["closes"]
+    del task
+    gc.collect()
+    assert said == []
