@@ -100,7 +100,8 @@ class Lock(Looking, Reentrant, Vacancy):
 
         Cancellation: the holder may have been asked. Nothing is forced any more, unless that was written already.
 
-        Cost: one round trip. While it waits, one more after 10 ms, then after twice as long each time, up to 1 s.
+        Cost: one round trip, two on a quorum. While it waits, one more after 10 ms, then after twice as long each time,
+        up to 1 s.
 
         Example:
             ```python

@@ -54,7 +54,8 @@ class Lock(Looking, Reentrant, Vacancy):
             BackendError: Redis is unreachable or refuses.
             ConfigurationError: a grace that cannot be; the manager is not open, or closes.
 
-        Cost: one round trip. While it waits, one more after 10 ms, then after twice as long each time, up to 1 s.
+        Cost: one round trip, two on a quorum. While it waits, one more after 10 ms, then after twice as long each time,
+        up to 1 s.
         """
         return self._portal.call(self.name, lambda: self._core.request_release(grace, force=force))
 

@@ -376,3 +376,17 @@ async def test_a_node_that_was_slow_has_another_depth(trio: Trio, links: list[Li
             assert info.depth == 2
         links[0].thaw()
         await trio.clock.advance(0)
+
+
+async def test_a_request_that_is_late_asks_no_successor(trio: Trio, lines: list[Link], here: Lock, there: Lock) -> None:
+    """One server executes it after the lock has passed on. Broken by a request that names nobody."""
+    lease = await here.acquire()
+    lines[2].hang("request_release")
+    await there.request_release()
+    await trio.clock.advance(1.0)
+    assert lease.wanted
+    await lease.release()
+    async with here as successor:
+        lines[2].thaw()
+        await trio.clock.advance(1.0)
+        assert not successor.wanted
