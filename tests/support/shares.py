@@ -2,7 +2,8 @@
 that has ended takes the second half of what another still has to do.
 
 What takes long comes first in each share: none of it may begin when the others have ended. What needs the same servers
-stays together: each worker that needs a cluster starts nine servers, which cost something even while nobody asks them.
+stays together: each worker that needs a cluster starts nine servers, which cost something even while nobody asks them,
+and each that needs ZooKeeper starts a JVM.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import pytest
 SHORT = {"cancellation", "contract", "integration", "recipes", "scripts", "unit"}
 """Folders of tests that take some hundredths of a second, but for the differentials; most others start processes, or
 wait."""
-FAMILIES = {
+FAMILIES: dict[str, set[str]] = {
     "cluster": {"shared_cluster", "shared_masters"},
     "sentinels": {"shared_sentinels"},
     "replicated": {"shared_pair"},
     "quorum": {"three_servers"},
+    "etcd": set(),
+    "zookeeper": set(),
 }
-"""What several servers are called as a place of the contract, and the fixtures that start them for the whole run."""
+"""What servers are called as a place of the contract, as a store, or as a folder, and the fixtures that start them for
+the whole run."""
 
 
 def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -49,5 +53,6 @@ def shared_out(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 def _family(item: pytest.Item) -> str | None:
     names = set(getattr(item, "fixturenames", ()))
-    place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
-    return next((name for name, fixtures in FAMILIES.items() if fixtures & names or place == name), None)
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    called = {params.get("place"), params.get("store"), item.path.parent.name}
+    return next((name for name, fixtures in FAMILIES.items() if fixtures & names or name in called), None)
