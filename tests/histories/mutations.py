@@ -80,7 +80,7 @@ def _rewrite(patch: Patch, script: Script[Any], old: str, new: str) -> None:
 def slots_shared(patch: Patch) -> None:
     """Two holders of a semaphore have the same permit."""
     for script in (queue.ACQUIRE, queue.REFRESH):
-        _rewrite(patch, script, "if not taken[slot] then free", "if true then free")
+        _rewrite(patch, script, "not taken[slot] and slot or nil", "slot")
 
 
 @dataclass(frozen=True)
