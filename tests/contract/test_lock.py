@@ -335,11 +335,11 @@ async def test_abandoned_after_a_crash_and_only_then(here: Lock, there: Lock, pl
 async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
     """H3 (2): a grant that no task entered repairs nothing. Kept by release.lua: `or name.dirty`."""
     granted = 0
-    for turns in range(1, 9):
-        name = f"n{turns}"
+    names = {turns: f"n{turns}" for turns in range(1, 9)}
+    fences = {name: steal(place, name, ttl_ms=1) for name in names.values()}
+    await until(lambda: all(map(place.gone, fences)))
+    for turns, name in names.items():
         lock = locks.lock(name)
-        fence = steal(place, name, ttl_ms=1)
-        await until(lambda name=name: place.gone(name))
         task = asyncio.ensure_future(lock.acquire())
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -352,7 +352,7 @@ async def test_an_undo_keeps_the_mark(locks: LockManager, place: Place) -> None:
         await until(lambda name=name: place.gone(name))
         async with asyncio.timeout(ENOUGH), lock as lease:
             assert lease.abandoned, turns
-        granted += place.state(name).fence > fence
+        granted += place.state(name).fence > fences[name]
     assert granted
 
 
