@@ -134,10 +134,10 @@ class Race:
         """At once, if no one else does: of several that ask at the same time none would get a majority."""
         runtime, turn = self._queue.runtime, self._turn
         turnstile = runtime.backend.abilities.turnstile
-        if turnstile is None or (turn is not None and turn.held is not None):
+        if turnstile is None or turn is None or turn.held is not None:
             self.ask(entry)
         else:
-            in_line = STUCK if turn is not None and not turn.passed else 0.0
+            in_line = 0.0 if turn.passed else STUCK
             entry.ask_at(runtime.clock.now() + in_line + turnstile.spread() * random.uniform(0.2, 1))
 
     def _passed(self) -> None:
