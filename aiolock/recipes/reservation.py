@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -45,6 +46,7 @@ async def reserve(locks: LockManager, name: str, *, within: float | timedelta) -
     Raises:
         BackendError: Redis is unreachable or refuses; nothing is reserved.
         ConfigurationError: `within` cannot be; this task holds the name; or a store or manager without tickets.
+        LockLost: `within` was over before the answers had come.
 
     Cancellation: nothing is reserved once the undo, which is written at once, has arrived. Cost: two round trips, or
     one if the name is taken.
@@ -58,6 +60,8 @@ async def reserve(locks: LockManager, name: str, *, within: float | timedelta) -
     """
     within = check_ttl(name, within)
     lock = locks.lock(name)
+    policy = lock._policy  # a time is never shortened, so it must not be acquired for longer
+    lock._policy = replace(policy, ttl=min(policy.ttl, within), margin=min(policy.margin, within / 10))
     locks._runtime.backend.abilities.need_scripts(name, "tickets")
     lease = await lock.try_acquire()
     if lease is None:

@@ -168,6 +168,12 @@ async def test_each_attempt_has_the_whole_time(locks: LockManager, others: LockM
     assert 20_000 < seen[0] <= 60_000
 
 
+async def test_a_time_shorter_than_the_managers_ttl(locks: LockManager, place: Place) -> None:
+    """The name is free after it, not after the ttl. Kept by the policy in `reserve()`."""
+    await reservation(locks, within=3.0)
+    assert 0 < place.state(NAME).pttl <= 3_000
+
+
 async def test_a_reservation_that_ends_before_its_job(
     locks: LockManager, others: LockManager, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -220,6 +226,13 @@ async def test_a_server_that_is_away() -> None:
             assert await ship(ticket=ticket) == "shipped"
         assert lock_keys(backend)
         assert await unreserve(locks, ticket)
+
+
+@pytest.mark.parametrize("margin", [None, 3.0])
+async def test_a_reservation_shorter_than_the_managers_margin(margin: float | None) -> None:
+    """Kept by the smaller margin in `reserve()`: the hold would be over as soon as it began."""
+    async with LockManager(MemoryBackend(), margin=margin) as locks:
+        assert await unreserve(locks, await reservation(locks, within=1.0))
 
 
 async def test_what_cannot_be_reserved() -> None:

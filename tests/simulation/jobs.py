@@ -103,8 +103,7 @@ class Jobs:
         for job in jobs:
             if not job.ended and job.until > now + SLACK and not model.broken(job.began):
                 model.world.fail(f"{name!r} was reserved at {now:.3f}, and is until {job.until:.3f} for another job")
-        most = max(within, model.plan.ttl)  # it is acquired before it is detached, and never shortened
-        job = Job(ticket, began, now, began + within, now + most)
+        job = Job(ticket, began, now, began + within, now + within)
         jobs.append(job)
         self._waiting.setdefault(name, []).append(job)
 

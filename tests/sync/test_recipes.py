@@ -601,6 +601,14 @@ def test_a_job_that_fails_for_good_ends_its_reservation(locks: LockManager) -> N
     assert not locks.lock(NAME).is_locked()
 
 
+def test_a_reservation_shorter_than_the_managers_ttl(locks: LockManager) -> None:
+    """Kept by the policy in `reserve()`."""
+    assert reserve(locks, NAME, within=10.0) is not None
+    info = locks.lock(NAME).info()
+    assert info is not None
+    assert info.ttl <= 10.0
+
+
 def test_a_thread_that_never_sees_its_ticket(memory: LockManager, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C came between. Kept by `unclaimed` in `reserve`."""
     unclaimed: list[Callable[[Any], object]] = []

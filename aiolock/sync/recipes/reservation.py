@@ -30,6 +30,7 @@ def reserve(locks: LockManager, name: str, *, within: float | timedelta) -> str 
     Raises:
         BackendError: Redis is unreachable or refuses; nothing is reserved.
         ConfigurationError: `within` cannot be; this thread holds the name; or a store or manager without tickets.
+        LockLost: `within` was over before the answers had come.
 
     If a signal interrupts it, nothing is reserved. Cost: two round trips, or one if the name is taken.
     """
