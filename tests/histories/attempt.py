@@ -10,7 +10,7 @@ from .period import Period
 SPACES = {
     "lock": "lock", "fair": "lock", "multi": "lock", "resume": "lock", "read": "rw", "write": "rw",
     "permits": "semaphore", "count": "latch", "look": "latch", "wait": "latch",
-    "rlock": "rlock", "rread": "rrw", "rwrite": "rrw", "rpermits": "rsemaphore",
+    "force": "force", "rlock": "rlock", "rread": "rrw", "rwrite": "rrw", "rpermits": "rsemaphore",
 }  # fmt: skip
 """Of what kind the server's state is: a fair lock is the lock of its name. An R is for Redisson's wire, without fences.
 """
@@ -28,6 +28,7 @@ class Attempt:
         left: when it still had it for the last time that is known.
         ended: when its call was over; `NEVER` if its process died before.
         how: "done", "lost", "cancelled", "missed", or "" if it did not end.
+        kept_until: nobody else gets in before this, however early it leaves; 0.0 if it does not want that.
         slots: which permits it had, ascending; empty if it did not want to know.
         kept: from when on it had only so many permits: the first of these.
         writes: to the resource.
@@ -51,6 +52,7 @@ class Attempt:
     fence: int = 0
     lost_at_once: bool = False
     abandoned: bool = False
+    kept_until: float = 0.0
     left: float = NEVER
     detached: Event | None = None
     counted: int | None = None
@@ -82,6 +84,7 @@ class Attempt:
                 self.granted, self.fence, self.lost_at_once = at, event["fence"], bool(event.get("lost"))
                 self.abandoned = bool(event.get("abandoned"))
                 self.slots = tuple(event.get("slots", ()))
+                self.kept_until = event.get("kept_until", 0.0)
             case "kept":
                 self.kept.append((at, event["weight"]))
             case "write":

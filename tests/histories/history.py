@@ -95,6 +95,7 @@ class History:
         standing = self.stalls[self.plan["pid"]] if self.plan else []
         self._disturbances = _union([*(fault.period for fault in self.faults), *standing])
         self._finish(known)
+        self._forces = self.of("force")
 
     def _of_an_attempt(self, event: Event, known: dict[tuple[int, int], Attempt]) -> None:
         which = event["pid"], event["op"]
@@ -124,7 +125,12 @@ class History:
         still, and it did lose what it had.
         """
         excused = [fault.excused for fault in self.faults if fault.excuses and (not fault.names or name in fault.names)]
-        return excused + (self.stalls[attempt.pid] if attempt.how != "done" else [])
+        return excused + self.forced(name) + (self.stalls[attempt.pid] if attempt.how != "done" else [])
+
+    def forced(self, name: str) -> list[Period]:
+        """When somebody had ended by force what was held there, and its holder may not know it yet."""
+        limits = self.plan.get("ttl", 30.0) / 3 + self.plan.get("request_timeout", 5.0) + NOTICED
+        return [Period(force.began, min(force.ended, self.last[force.pid]) + limits) for force in self._forces[name]]
 
     def stood_still(self, pid: int, period: Period) -> bool:
         """Whether a process stood still then."""

@@ -8,7 +8,7 @@ a machine share), and what the event has of its own. The events of one operation
 | --- | --- | --- |
 | `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by` as they apply | before the call |
 | `queued` | | this process was told that it has a place in the server's queue |
-| `granted` | `fence`, `lost`, `slots` | the first line of the body |
+| `granted` | `fence`, `lost`, `slots`, `kept_until` | the first line of the body |
 | `kept` | `weight` | it gave back part of its permits |
 | `write` | `since`, `accepted`, `fence`, `name` | the resource has answered; None: it raised, so it may have counted |
 | `left` | | the last line of the body, before the release is written |
@@ -67,7 +67,8 @@ class Journal:
         """Note that an operation begins.
 
         Args:
-            kind: "lock", "fair", "multi", "read", "write", "permits", "resume", "count", "look" or "wait".
+            kind: "lock", "fair", "multi", "read", "write", "permits", "resume", "force", "count", "look" or
+                "wait".
             names: of what.
             fields: how: the `weight` and the `permits` of a semaphore, or the `permits` of a latch (its count); the
                 number of the `outer` operation that has the lock already; the `timeout`; the `ticket`; `by` whom.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,10 @@ from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.multi import MultiCalls
+from aiolock.scripts.multi.spread import SpreadCalls
+from tests.simulation.mutations import kept_forgotten
 
 Patch = pytest.MonkeyPatch
 
@@ -80,7 +84,18 @@ def _rewrite(patch: Patch, script: Script[Any], old: str, new: str) -> None:
 def slots_shared(patch: Patch) -> None:
     """Two holders of a semaphore have the same permit."""
     for script in (queue.ACQUIRE, queue.REFRESH):
-        _rewrite(patch, script, "if not taken[slot] then free", "if true then free")
+        _rewrite(patch, script, "not taken[slot] and slot or nil", "slot")
+
+
+def pieces_elsewhere(patch: Patch) -> None:
+    """A multi lock takes the names of its first piece, and others than it should in the rest."""
+    init = SpreadCalls.__init__
+
+    def other(self: SpreadCalls, keys: Keys, names: Sequence[str], groups: Sequence[MultiCalls]) -> None:
+        others = [MultiCalls(keys, [f"{name}~" for name in group.names]) for group in groups[1:]]
+        init(self, keys, names, [groups[0], *others])
+
+    patch.setattr(SpreadCalls, "__init__", other)
 
 
 @dataclass(frozen=True)
@@ -110,6 +125,8 @@ CASES: dict[str, Case] = {
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
     "slots_shared": Case(slots_shared, uses=("permits", "permits", "permits", "lock")),
+    "kept_forgotten": Case(kept_forgotten, uses=("kept", "kept", "lock")),
+    "pieces_elsewhere": Case(pieces_elsewhere, uses=("many", "many", "many", "many", "many")),
     "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),
