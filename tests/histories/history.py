@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .attempt import NEVER, Attempt
 from .journal import Event
-from .period import Period
+from .period import Period, union
 
 NOTICED = 0.1
 """Seconds in which a process that stood still notices its loss, and notes that it left."""
@@ -93,7 +93,7 @@ class History:
         self.faults = [_fault(event, mended.get(number, NEVER)) for number, event in begun.items()]
         # The network is in the process of the plan: it stands still with it.
         standing = self.stalls[self.plan["pid"]] if self.plan else []
-        self._disturbances = _union([*(fault.period for fault in self.faults), *standing])
+        self._disturbances = union([*(fault.period for fault in self.faults), *standing])
         self._finish(known)
         self._forces = self.of("force")
 
@@ -192,13 +192,3 @@ def _fault(event: Event, until: float) -> Fault:
     names = tuple(event.get("names") or ())
     period = Period(event["at"], until)
     return Fault(event["what"], period, event.get("excuses") or 0.0, names, bool(event.get("loses")))
-
-
-def _union(periods: Iterable[Period]) -> list[Period]:
-    found: list[Period] = []
-    for period in sorted(periods):
-        if found and period.since <= found[-1].until:
-            found[-1] = Period(found[-1].since, max(found[-1].until, period.until))
-        else:
-            found.append(period)
-    return found

@@ -48,7 +48,10 @@ KEPT = "k"
 """A name that stays taken after its release."""
 POOL = [f"m{number:02}" for number in range(80)]
 """Names of multi locks that take more than one script."""
-ALL = ("lock", "other", "fair", "nested", "kept", "read", "write", "permits", "multi", "many", "ticket", "latch")
+ALL = (
+    *("lock", "other", "fair", "nested", "kept", "read", "write", "permits", "multi", "many", "ticket", "latch"),
+    *("joined", "jobs"),
+)
 MISSES = (BackendError, NotAcquired, NotOwned, WaitTimeout)
 Take = Callable[..., Acquisition[Lease]]
 
@@ -287,7 +290,7 @@ class Uses:
             await asyncio.sleep(self._stay())
 
     async def _ticket(self) -> None:
-        found = self._resource.receive()
+        found = self._resource.receive("t")
         if found is not None:
             number, ticket = found
             resume = functools.partial(_resume, self._locks, ticket)
@@ -302,7 +305,7 @@ class Uses:
                 ticket = await held.lease.detach(TRAVEL)
                 number = f"{self._number}:{time.monotonic_ns()}"
                 operation.note("detached", ticket=number, lasts=TRAVEL)
-                self._resource.send(number, ticket)
+                self._resource.send("t", number, ticket)
 
     async def _latches(self) -> None:
         while not self._enough.is_set():
