@@ -42,8 +42,6 @@ PAUSE = 0.03
 """Seconds between two operations of a task, at most: the machine has other work."""
 ON_REDISSON = "wsem"
 """The semaphore there."""
-QUORUM = ("lock", "nested")
-"""What a quorum offers."""
 KEPT = "k"
 """A name that stays taken after its release."""
 POOL = [f"m{number:02}" for number in range(80)]

@@ -77,7 +77,7 @@ def check(history: History) -> Violation | None:
             if not history.lost_data(Period(job.reserve.began, part.until))
         ]
         found = (
-            crowded(MODEL, name, 1, stays)
+            _together(name, jobs, stays)
             or _ran_without(history, jobs)
             or _refused(history, jobs)
             or _not_reserved(history, attempts, jobs)
@@ -94,6 +94,16 @@ def _jobs(attempts: list[Attempt]) -> list[Job]:
             job = jobs[attempt.ticket]
             (job.attempts if attempt.kind == "job" else job.revokes).append(attempt)
     return list(jobs.values())
+
+
+def _together(name: str, jobs: list[Job], stays: list[Stay]) -> Violation | None:
+    """Two are reserved at the same time."""
+    found = crowded(MODEL, name, 1, stays)
+    if found is None:
+        return None
+    both = [job for job in jobs if job.reserve.events[0] in found.events]
+    shown = [attempt for job in both for attempt in (job.reserve, *job.attempts, *job.revokes)]
+    return Violation.of(MODEL, found.words, *shown)
 
 
 def _answered(history: History, attempt: Attempt) -> float:
