@@ -8,23 +8,24 @@ from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock import ConfigurationError, LockLost, LockManager, NotOwned
 from tests.contrib.conftest import NAME, Work
 from tests.support import redis_cli
 
 arq = pytest.importorskip("arq", reason="arq wants redis-py < 6: make test-frameworks")
 
 from arq.connections import ArqRedis, RedisSettings  # noqa: E402
-from arq.worker import Worker, func  # noqa: E402
+from arq.worker import Retry, Worker, func  # noqa: E402
 
 from aiolock.contrib.arq import get_locks, locked, shutdown, startup  # noqa: E402
-from aiolock.recipes import Busy, Unavailable  # noqa: E402
+from aiolock.recipes import Busy, Unavailable, reserve, reserved  # noqa: E402
 
 pytestmark = [  # both are arq's: the second one if its worker is cancelled
     pytest.mark.filterwarnings("ignore:Call to deprecated close:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Unclosed client session:ResourceWarning"),
 ]
 works: list[Work] = []
+JOB = "job:ship:42"
 
 
 @locked("order:{order}", defer=0.01)
@@ -44,13 +45,22 @@ async def ship_and_pay(ctx: dict[Any, Any], order: str) -> None:
 async def pay(ctx: dict[Any, Any], order: str) -> None: ...
 
 
+@reserved(get_locks, within=60.0, retry=Retry)
+async def ship_once(ctx: dict[Any, Any], order: str, *, ticket: str) -> int:
+    """Its first try fails."""
+    if ctx["job_try"] == 1:
+        raise Retry(defer=0.01)
+    await works[-1]()
+    return int(ctx["job_try"])
+
+
 class Queue:
     """A queue, and a worker for it."""
 
     def __init__(self, pool: ArqRedis, locks: LockManager) -> None:
         self.pool = pool
         self.worker = Worker(
-            [func(ship, name="ship"), func(ship_and_pay, name="ship_and_pay")],
+            [func(fn, name=fn.__name__) for fn in (ship, ship_and_pay, ship_once)],
             redis_pool=pool,
             on_startup=startup(locks),
             on_shutdown=shutdown,
@@ -122,6 +132,38 @@ async def test_shutdown_with_a_job_inside(queue: Queue, work: Work, elsewhere: L
     async with elsewhere.lock(NAME).acquire(timeout=5.0) as lease:
         assert not lease.abandoned
     assert work.cancelled == 1
+
+
+async def test_a_job_is_unique_from_enqueue_to_its_end(queue: Queue, work: Work, elsewhere: LockManager) -> None:
+    """Over arq's own retries, which send the same arguments. One that comes twice runs once. Kept by `reserved()`."""
+    ticket = await reserve(elsewhere, JOB, within=60.0)
+    assert ticket is not None
+    assert await reserve(elsewhere, JOB, within=60.0) is None
+    job = await queue.pool.enqueue_job("ship_once", "42", ticket=ticket)
+    async with asyncio.timeout(10):
+        await work.begun.wait()
+    assert queue.worker.jobs_retried == 1
+    assert await reserve(elsewhere, JOB, within=60.0) is None
+    work.go_on.set()
+    assert await job.result(timeout=10, poll_delay=0.01) == 2
+    assert not await elsewhere.lock(JOB).is_locked()
+    again = await queue.pool.enqueue_job("ship_once", "42", ticket=ticket)
+    with pytest.raises(NotOwned, match="no longer valid"):
+        await again.result(timeout=10, poll_delay=0.01)
+
+
+async def test_shutdown_with_a_reserved_job_inside(queue: Queue, work: Work, elsewhere: LockManager) -> None:
+    """arq cancels it, and runs it again elsewhere, under the same reservation."""
+    ticket = await reserve(elsewhere, JOB, within=60.0)
+    await queue.pool.enqueue_job("ship_once", "42", ticket=ticket)
+    async with asyncio.timeout(10):
+        await work.begun.wait()
+    await queue.worker.close()
+    assert work.cancelled == 1
+    assert await elsewhere.lock(JOB).is_locked()
+    work.go_on.set()
+    assert await ship_once({"locks": elsewhere, "job_try": 3}, "42", ticket=ticket) == 3
+    assert not await elsewhere.lock(JOB).is_locked()
 
 
 async def test_a_worker_without_locks() -> None:

@@ -10,6 +10,7 @@ from .period import Period
 SPACES = {
     "lock": "lock", "fair": "lock", "multi": "lock", "resume": "lock", "read": "rw", "write": "rw",
     "permits": "semaphore", "count": "latch", "look": "latch", "wait": "latch",
+    "join": "lock", "reserve": "job", "job": "job", "unreserve": "job", "force": "force",
     "rlock": "rlock", "rread": "rrw", "rwrite": "rrw", "rpermits": "rsemaphore",
 }  # fmt: skip
 """Of what kind the server's state is: a fair lock is the lock of its name. An R is for Redisson's wire, without fences.
@@ -28,6 +29,11 @@ class Attempt:
         left: when it still had it for the last time that is known.
         ended: when its call was over; `NEVER` if its process died before.
         how: "done", "lost", "cancelled", "missed", or "" if it did not end.
+        kept_until: nobody else gets in before this, however early it leaves; 0.0 if it does not want that.
+        told: the result of a call that may have joined another: which one ran.
+        finished: when its job was done, and will not be run again; `NEVER` if it was not.
+        reserved: it got this ticket for a job.
+        within: seconds for which it reserves from its beginning on.
         slots: which permits it had, ascending; empty if it did not want to know.
         kept: from when on it had only so many permits: the first of these.
         writes: to the resource.
@@ -46,11 +52,16 @@ class Attempt:
     timeout: float | None
     ticket: str | None
     by: str | None
+    within: float
     queued: float = NEVER
     granted: float = NEVER
     fence: int = 0
     lost_at_once: bool = False
     abandoned: bool = False
+    kept_until: float = 0.0
+    told: Event | None = None
+    finished: float = NEVER
+    reserved: Event | None = None
     left: float = NEVER
     detached: Event | None = None
     counted: int | None = None
@@ -69,6 +80,7 @@ class Attempt:
             [event], event["pid"], event["op"], event["kind"], tuple(event["names"]), event["at"],
             event.get("weight") or 1, event.get("permits") or 1,
             event.get("outer"), event.get("timeout"), event.get("ticket"), event.get("by"),
+            event.get("within", 0.0),
         )  # fmt: skip
 
     def add(self, event: Event) -> None:
@@ -82,6 +94,7 @@ class Attempt:
                 self.granted, self.fence, self.lost_at_once = at, event["fence"], bool(event.get("lost"))
                 self.abandoned = bool(event.get("abandoned"))
                 self.slots = tuple(event.get("slots", ()))
+                self.kept_until = event.get("kept_until", 0.0)
             case "kept":
                 self.kept.append((at, event["weight"]))
             case "write":
@@ -90,6 +103,12 @@ class Attempt:
                 self.left = at
             case "detached":
                 self.detached = event
+            case "told":
+                self.told = event
+            case "finished":
+                self.finished = at
+            case "reserved":
+                self.reserved = event
             case "counted":
                 self.counted = event["left"]
             case "ended":

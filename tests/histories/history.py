@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .attempt import NEVER, Attempt
 from .journal import Event
-from .period import Period
+from .period import Period, union
 
 NOTICED = 0.1
 """Seconds in which a process that stood still notices its loss, and notes that it left."""
@@ -93,8 +93,9 @@ class History:
         self.faults = [_fault(event, mended.get(number, NEVER)) for number, event in begun.items()]
         # The network is in the process of the plan: it stands still with it.
         standing = self.stalls[self.plan["pid"]] if self.plan else []
-        self._disturbances = _union([*(fault.period for fault in self.faults), *standing])
+        self._disturbances = union([*(fault.period for fault in self.faults), *standing])
         self._finish(known)
+        self._forces = self.of("force")
 
     def _of_an_attempt(self, event: Event, known: dict[tuple[int, int], Attempt]) -> None:
         which = event["pid"], event["op"]
@@ -124,7 +125,12 @@ class History:
         still, and it did lose what it had.
         """
         excused = [fault.excused for fault in self.faults if fault.excuses and (not fault.names or name in fault.names)]
-        return excused + (self.stalls[attempt.pid] if attempt.how != "done" else [])
+        return excused + self.forced(name) + (self.stalls[attempt.pid] if attempt.how != "done" else [])
+
+    def forced(self, name: str) -> list[Period]:
+        """When somebody had ended by force what was held there, and its holder may not know it yet."""
+        limits = self.plan.get("ttl", 30.0) / 3 + self.plan.get("request_timeout", 5.0) + NOTICED
+        return [Period(force.began, min(force.ended, self.last[force.pid]) + limits) for force in self._forces[name]]
 
     def stood_still(self, pid: int, period: Period) -> bool:
         """Whether a process stood still then."""
@@ -186,13 +192,3 @@ def _fault(event: Event, until: float) -> Fault:
     names = tuple(event.get("names") or ())
     period = Period(event["at"], until)
     return Fault(event["what"], period, event.get("excuses") or 0.0, names, bool(event.get("loses")))
-
-
-def _union(periods: Iterable[Period]) -> list[Period]:
-    found: list[Period] = []
-    for period in sorted(periods):
-        if found and period.since <= found[-1].until:
-            found[-1] = Period(found[-1].since, max(found[-1].until, period.until))
-        else:
-            found.append(period)
-    return found

@@ -6,13 +6,16 @@ a machine share), and what the event has of its own. The events of one operation
 
 | event | fields | when |
 | --- | --- | --- |
-| `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by` as they apply | before the call |
+| `began` | `kind`, `names`; `weight`, `permits`, `outer`, `timeout`, `ticket`, `by`, `within` | before the call |
 | `queued` | | this process was told that it has a place in the server's queue |
-| `granted` | `fence`, `lost`, `slots` | the first line of the body |
+| `granted` | `fence`, `lost`, `slots`, `kept_until` | the first line of the body |
 | `kept` | `weight` | it gave back part of its permits |
 | `write` | `since`, `accepted`, `fence`, `name` | the resource has answered; None: it raised, so it may have counted |
 | `left` | | the last line of the body, before the release is written |
 | `detached` | `ticket` | `detach()` gave this ticket |
+| `reserved` | `ticket` | `reserve()` gave this ticket |
+| `told` | `run`, `raised` | a call that may have joined another returned what that one did, or raised it |
+| `finished` | | the job is done, and will not be run again |
 | `counted` | `left` | a latch answered how many counts are missing |
 | `ended` | `how`, `reason` | the call is over: "done", "lost", "cancelled", "missed" (with the error's name) |
 
@@ -67,10 +70,12 @@ class Journal:
         """Note that an operation begins.
 
         Args:
-            kind: "lock", "fair", "multi", "read", "write", "permits", "resume", "count", "look" or "wait".
+            kind: "lock", "fair", "multi", "read", "write", "permits", "resume", "join", "reserve", "job",
+                "unreserve", "force", "count", "look" or "wait".
             names: of what.
             fields: how: the `weight` and the `permits` of a semaphore, or the `permits` of a latch (its count); the
-                number of the `outer` operation that has the lock already; the `timeout`; the `ticket`; `by` whom.
+                number of the `outer` operation that has the lock already; the `timeout`; the `ticket`; `by` whom;
+                `within` how many seconds.
         """
         operation = Operation(self, next(self._numbers))
         operation.note("began", kind=kind, names=names, **fields)

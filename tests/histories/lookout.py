@@ -61,7 +61,7 @@ class Lookout:
             self._granted[pid, self._uses[pid, event["op"]]].append(at)
         elif what == "ended":
             use = self._uses.pop((pid, event["op"]))
-            if use == "latch" and event["how"] == "done":
+            if use in ("latch", "joined") and event["how"] == "done":
                 self._granted[pid, use].append(at)
         elif what == "ready":
             self.ready.add(pid)

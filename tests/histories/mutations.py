@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,13 @@ import pytest
 from aiolock.backends.quorum.members import Members
 from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
+from aiolock.recipes.joining import Joining
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
+from aiolock.scripts.keys import Keys
+from aiolock.scripts.multi import MultiCalls
+from aiolock.scripts.multi.spread import SpreadCalls
+from tests.simulation.mutations import kept_forgotten, reservation_ends_with_its_attempt
 
 Patch = pytest.MonkeyPatch
 
@@ -83,6 +88,33 @@ def slots_shared(patch: Patch) -> None:
         _rewrite(patch, script, "not taken[slot] and slot or nil", "slot")
 
 
+def pieces_elsewhere(patch: Patch) -> None:
+    """A multi lock takes the names of its first piece, and others than it should in the rest."""
+    init = SpreadCalls.__init__
+
+    def other(self: SpreadCalls, keys: Keys, names: Sequence[str], groups: Sequence[MultiCalls]) -> None:
+        others = [MultiCalls(keys, [f"{name}~" for name in group.names]) for group in groups[1:]]
+        init(self, keys, names, [groups[0], *others])
+
+    patch.setattr(SpreadCalls, "__init__", other)
+
+
+def outcome_of_an_ended_call(patch: Patch) -> None:
+    """A call gets the result of one of its process that was over before it began."""
+    tell, follow, told = Joining.tell, Joining.follow, list[int]()
+
+    def heard(self: Joining, fence: int, *args: Any) -> None:
+        told.append(fence)
+        tell(self, fence, *args)
+
+    async def last(self: Joining, until: float | None) -> Any:
+        seen = await self._ask(told[-1] if told else 0)
+        return await follow(self, until) if seen.text is None else self._told(seen.text)
+
+    patch.setattr(Joining, "tell", heard)
+    patch.setattr(Joining, "follow", last)
+
+
 @dataclass(frozen=True)
 class Case:
     """How a mutation is found.
@@ -110,6 +142,10 @@ CASES: dict[str, Case] = {
     "release_of_any_holder": Case(release_of_any_holder),
     "room_for_one_more": Case(room_for_one_more),
     "slots_shared": Case(slots_shared, uses=("permits", "permits", "permits", "lock")),
+    "kept_forgotten": Case(kept_forgotten, uses=("kept", "kept", "lock")),
+    "outcome_of_an_ended_call": Case(outcome_of_an_ended_call, uses=("joined", "joined", "lock")),
+    "reservation_ends": Case(reservation_ends_with_its_attempt, uses=("jobs", "jobs", "jobs", "lock")),
+    "pieces_elsewhere": Case(pieces_elsewhere, uses=("many", "many", "many", "many", "many")),
     "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),

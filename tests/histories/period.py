@@ -37,3 +37,14 @@ class Period(NamedTuple):
         if since < self.until:
             left.append(Period(since, self.until))
         return left
+
+
+def union(periods: Iterable[Period]) -> list[Period]:
+    """What they cover together: parts in order, of which no two meet."""
+    found: list[Period] = []
+    for period in sorted(periods):
+        if found and period.since <= found[-1].until:
+            found[-1] = Period(found[-1].since, max(found[-1].until, period.until))
+        else:
+            found.append(period)
+    return found

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS numbers (name TEXT PRIMARY KEY, fence INTEGER NOT NULL, total INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS tickets (id TEXT PRIMARY KEY, ticket TEXT NOT NULL, added INTEGER);
+CREATE TABLE IF NOT EXISTS tickets (id TEXT PRIMARY KEY, ticket TEXT NOT NULL, name TEXT NOT NULL, added INTEGER);
 """
 _BEGIN = """
 INSERT INTO numbers VALUES (?, ?, 0)
 ON CONFLICT (name) DO UPDATE SET fence = excluded.fence WHERE fence <= excluded.fence RETURNING total
 """
-_TAKE = "DELETE FROM tickets WHERE id = (SELECT id FROM tickets ORDER BY added, id LIMIT 1) RETURNING id, ticket"
+_TAKE = """
+DELETE FROM tickets WHERE id = (SELECT id FROM tickets WHERE name = ? ORDER BY added, id LIMIT 1) RETURNING id, ticket
+"""
 
 
 class Resource:
@@ -50,13 +52,13 @@ class Resource:
         """Every number, by name."""
         return dict(self._db.execute("SELECT name, total FROM numbers").fetchall())
 
-    def send(self, number: str, ticket: str) -> None:
-        """Leave a ticket for any process."""
-        self._db.execute("INSERT INTO tickets SELECT ?, ?, count(*) FROM tickets", (number, ticket))
+    def send(self, name: str, number: str, ticket: str) -> None:
+        """Leave a ticket of a lock for any process."""
+        self._db.execute("INSERT INTO tickets SELECT ?, ?, ?, count(*) FROM tickets", (number, ticket, name))
 
-    def receive(self) -> tuple[str, str] | None:
-        """Take the oldest ticket: its number and its text; None if there is none."""
-        rows = self._db.execute(_TAKE).fetchall()
+    def receive(self, name: str) -> tuple[str, str] | None:
+        """Take the oldest ticket of a lock: its number and its text; None if there is none."""
+        rows = self._db.execute(_TAKE, (name,)).fetchall()
         return rows[0] if rows else None
 
     @contextmanager

@@ -18,19 +18,20 @@ def stay(pid: int, kind: str, name: str, since: float, until: float | None, fenc
     """A task asks, is in from `since` on, and leaves at `until`; None: it is killed inside.
 
     Args:
-        more: fields of its begin; or `asked`, `queued`, `lost`, `abandoned`, `slots`, `how`, `reason`, `kept`, `writes`
-            (moments, and whether they were accepted), `detached`, `op`.
+        more: fields of its begin; or `asked`, `queued`, `lost`, `abandoned`, `slots`, `how`, `reason`, `kept`,
+            `kept_until`, `writes` (moments, and whether they were accepted), `detached`, `op`.
     """
     op = more.pop("op", None) or next(numbers)
     asked, queued = more.pop("asked", since), more.pop("queued", None)
     how, reason = more.pop("how", "done"), more.pop("reason", "")
     lost, kept, writes = more.pop("lost", False), more.pop("kept", ()), more.pop("writes", ())
     abandoned, slots = more.pop("abandoned", False), more.pop("slots", ())
-    detached = more.pop("detached", None)
+    detached, kept_until = more.pop("detached", None), more.pop("kept_until", 0.0)
     told = [_note(pid, op, "began", asked, kind=kind, names=list(name), **more)]
     if queued is not None:
         told.append(_note(pid, op, "queued", queued))
     granted = {"fence": fence or int(since * 100), "lost": lost, "abandoned": abandoned, "slots": slots}
+    granted["kept_until"] = kept_until
     told.append(_note(pid, op, "granted", since, **granted))
     told += [_note(pid, op, "kept", at, weight=weight) for at, weight in kept]
     for at, accepted in writes:
@@ -49,6 +50,15 @@ def miss(pid: int, kind: str, name: str, since: float, until: float, reason: str
     return [
         _note(pid, op, "began", since, kind=kind, names=list(name), **more),
         _note(pid, op, "ended", until, how="missed", reason=reason),
+    ]
+
+
+def act(pid: int, kind: str, name: str, since: float, until: float, **more: Any) -> list[Event]:
+    """A task does something that is done at once."""
+    op = next(numbers)
+    return [
+        _note(pid, op, "began", since, kind=kind, names=list(name), **more),
+        _note(pid, op, "ended", until, how="done"),
     ]
 
 

@@ -10,7 +10,7 @@ from tests.support.generated import examples
 
 from .journal import Event
 from .models import exclusion
-from .story import fault, found, history, killed, stalled, stay
+from .story import act, fault, found, history, killed, plan, stalled, stay
 
 ONE, TWO = stay(1, "lock", "a", 1, 3), stay(2, "lock", "a", 2, 4)
 LOST = stay(1, "lock", "a", 1, 3, how="lost", reason="LOOP_BLOCKED")
@@ -116,6 +116,31 @@ def test_a_ticket_keeps_the_name() -> None:
     assert not found(given, taken)
     assert "mutex" in found(given, taken, stay(3, "lock", "a", 3, 4))
     assert not found(given, taken, stay(3, "lock", "a", 3, 4, 550), fault(2, 5, **WINDOW)).keys() & {"mutex"}
+
+
+KEPT = stay(1, "lock", "a", 1, 2, kept_until=4.0)
+FORCED = act(3, "force", "a", 2.5, 2.6)
+
+
+def test_what_stays_taken() -> None:
+    """Also if its process died; not once it was freed by force, or forgotten. Kept by `kept_until` in `_stays`."""
+    late, early = stay(2, "lock", "a", 4, 5), stay(2, "lock", "a", 3, 5)
+    assert not found(KEPT, late)
+    assert "mutex" in found(KEPT, early)
+    assert "mutex" in found(stay(1, "lock", "a", 1, None, kept_until=4.0), early, killed(1, 2.0))
+    assert not found(KEPT, early, FORCED)
+    assert "mutex" in found(KEPT, early, act(3, "force", "b", 2.5, 2.6))
+    assert not found(KEPT, early, fault(2.2, 2.4, loses=True))
+    assert "mutex" in found(KEPT, early, fault(2.2, 2.4))
+
+
+def test_what_was_ended_by_force() -> None:
+    """Its holder learns of it soon. Kept by `History.forced`."""
+    limits = plan(ttl=3.0, request_timeout=1.0)
+    first = stay(1, "lock", "a", 1, 9, 5, how="lost", reason="REVOKED")
+    assert not found(limits, first, stay(2, "lock", "a", 3, 4, 6), FORCED)
+    assert "mutex" in found(limits, first, stay(2, "lock", "a", 3, 4, 6))
+    assert "mutex" in found(limits, first, stay(2, "lock", "a", 6, 7, 8), FORCED)
 
 
 moments = st.integers(0, 12).map(float)

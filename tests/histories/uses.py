@@ -42,9 +42,14 @@ PAUSE = 0.03
 """Seconds between two operations of a task, at most: the machine has other work."""
 ON_REDISSON = "wsem"
 """The semaphore there."""
-QUORUM = ("lock", "nested")
-"""What a quorum offers."""
-ALL = ("lock", "other", "fair", "nested", "read", "write", "permits", "multi", "ticket", "latch")
+KEPT = "k"
+"""A name that stays taken after its release."""
+POOL = [f"m{number:02}" for number in range(80)]
+"""Names of multi locks that take more than one script."""
+ALL = (
+    *("lock", "other", "fair", "nested", "kept", "read", "write", "permits", "multi", "many", "ticket", "latch"),
+    *("joined", "jobs"),
+)
 MISSES = (BackendError, NotAcquired, NotOwned, WaitTimeout)
 Take = Callable[..., Acquisition[Lease]]
 
@@ -55,11 +60,13 @@ class Held:
     Args:
         operation: what it is in the journal.
         lease: what guards it.
+        least: seconds for which the name stays taken from its grant.
     """
 
-    def __init__(self, operation: Operation, lease: Lease) -> None:
+    def __init__(self, operation: Operation, lease: Lease, least: float = 0.0) -> None:
         slots = {"slots": lease.slots} if lease.slots else {}
-        operation.note("granted", fence=lease._hold.fence, lost=lease.lost, abandoned=lease.abandoned, **slots)
+        more = slots | ({"kept_until": lease._hold.began + least} if least else {})
+        operation.note("granted", fence=lease._hold.fence, lost=lease.lost, abandoned=lease.abandoned, **more)
         self.lease = lease
         self._operation = operation
         self._inside = True
@@ -176,6 +183,27 @@ class Uses:
     async def _multi(self) -> None:
         await self._increase("multi", ["a", "b"], self._locks.multi_lock("a", "b").acquire, "multi")
 
+    async def _many(self) -> None:
+        """So many names that they are taken piece by piece; or one of them."""
+        patience, one = self._patience(), self._dice.random() < 0.6
+        names = self._dice.sample(POOL, 1 if one else self._dice.randint(65, len(POOL)))
+        lock: Any = self._locks.lock(*names) if one else self._locks.multi_lock(*names)
+        operation = self._journal.begin("lock" if one else "multi", *names, timeout=patience, use="many")
+        async with self._ending(operation), _held(operation, lock.acquire(timeout=patience)):
+            await asyncio.sleep(self._stay())
+
+    async def _kept(self) -> None:
+        """The name stays taken for a while after its release, unless that is ended by force."""
+        patience, least = self._patience(), self._dice.choice((0.0, 0.05, 0.2))
+        lock = self._locks.lock(KEPT, hold_at_least=least)
+        operation = self._journal.begin("lock", KEPT, timeout=patience, use="kept")
+        async with self._ending(operation), _held(operation, lock.acquire(timeout=patience), least):
+            await asyncio.sleep(self._stay())
+        if self._dice.random() < 0.02:
+            operation = self._journal.begin("force", KEPT, use="force")
+            async with self._ending(operation):
+                await lock.force_release()
+
     async def _write(self) -> None:
         await self._increase("write", ["rw"], self._locks.rw_lock("rw").write.acquire, "write")
 
@@ -260,7 +288,7 @@ class Uses:
             await asyncio.sleep(self._stay())
 
     async def _ticket(self) -> None:
-        found = self._resource.receive()
+        found = self._resource.receive("t")
         if found is not None:
             number, ticket = found
             resume = functools.partial(_resume, self._locks, ticket)
@@ -275,7 +303,7 @@ class Uses:
                 ticket = await held.lease.detach(TRAVEL)
                 number = f"{self._number}:{time.monotonic_ns()}"
                 operation.note("detached", ticket=number, lasts=TRAVEL)
-                self._resource.send(number, ticket)
+                self._resource.send("t", number, ticket)
 
     async def _latches(self) -> None:
         while not self._enough.is_set():
@@ -386,10 +414,10 @@ def _resume(locks: LockManager, ticket: str, timeout: float) -> Acquisition[Leas
 
 
 @asynccontextmanager
-async def _held(operation: Operation, taking: Acquisition[Lease]) -> AsyncIterator[Held]:
+async def _held(operation: Operation, taking: Acquisition[Lease], least: float = 0.0) -> AsyncIterator[Held]:
     """A body, guarded by a lease."""
     async with taking as lease:
-        held = Held(operation, lease)
+        held = Held(operation, lease, least)
         try:
             yield held
         finally:

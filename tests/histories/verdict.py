@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .history import History
-from .models import endings, exclusion, fencing, latch, order, reentrancy, release, slots, tickets
+from .models import endings, exclusion, fencing, jobs, joining, latch, order, reentrancy, release, slots, tickets
 from .violation import Violation
 
-MODELS = (exclusion, slots, reentrancy, fencing, order, release, latch, tickets, endings)
+MODELS = (exclusion, slots, reentrancy, fencing, order, release, latch, tickets, joining, jobs, endings)
 
 
 def judge(history: History) -> list[Violation]:

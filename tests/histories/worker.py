@@ -28,7 +28,7 @@ from aiolock import LockManager, Poll
 from .journal import Journal
 from .network import RoutedLoop
 from .resource import Resource
-from .uses import Uses
+from .work import Work
 
 BROKEN = "AIOLOCK_BROKEN"
 """Names the mutation with which a worker begins."""
@@ -71,7 +71,7 @@ class Worker:
         # As a service that starts in the middle of a failover does: it goes on trying.
         async with contextlib.aclosing(await manager(given["place"], given["options"]).open(strict=False)) as locks:
             dice = random.Random(f"{given['seed']}:{given['number']}")
-            self._uses = Uses(locks, self._journal, self._resource, dice, given["number"], given["workers"])
+            self._uses = Work(locks, self._journal, self._resource, dice, given["number"], given["workers"])
             if "accounts" in given["place"]:
                 from .accounts import Accounts  # only there: it brings drivers
 

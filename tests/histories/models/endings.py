@@ -8,7 +8,7 @@ from ..period import Period
 from ..violation import Violation
 
 MODEL = "endings"
-KNOWN = {"AcquireTimeout", "WaitTimeout", "BackendError", "QuorumError", "NotAcquired"}
+KNOWN = {"AcquireTimeout", "WaitTimeout", "BackendError", "QuorumError", "NotAcquired", "Busy", "Unavailable"}
 WANTED = {"EXPIRED", "MAX_HOLD", "CLOSED", "REVOKED"}
 """Reasons of a loss that somebody asked for."""
 EARLY = 0.1
@@ -45,7 +45,7 @@ def _never(history: History, attempt: Attempt) -> Violation | None:
 
 
 def _error(attempt: Attempt) -> Violation | None:
-    known = KNOWN | ({"NotOwned"} if attempt.kind == "resume" else set())
+    known = KNOWN | ({"NotOwned"} if attempt.kind in ("resume", "job") else set())
     if attempt.how == "missed" and attempt.reason not in known:
         return Violation.of(MODEL, f"{attempt} ended with {attempt.reason}", attempt)
     return None
@@ -55,7 +55,7 @@ def _time(history: History, attempt: Attempt) -> Violation | None:
     if attempt.timeout is None:
         return None
     waited = Period(attempt.began, min(attempt.granted, attempt.ended))
-    if attempt.reason.endswith("Timeout") and waited.seconds < attempt.timeout - EARLY:
+    if attempt.reason.endswith(("Timeout", "Busy")) and waited.seconds < attempt.timeout - EARLY:
         return Violation.of(MODEL, f"{attempt} ended {attempt.timeout - waited.seconds:.1f} s too early", attempt)
     longest = attempt.timeout + history.plan.get("request_timeout", 5.0) + LATE
     if waited.until < NEVER and waited.seconds > longest + history.paused(waited):

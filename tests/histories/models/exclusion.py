@@ -1,7 +1,8 @@
 """Who may be inside a name at the same time: mutex, reentrant mutex, read-write lock and semaphore.
 
 All four are one model. A name has so much room, an attempt takes so much of it, and what is nested in an attempt takes
-nothing of its own. A mutex has room for one. A writer takes all of a read-write lock.
+nothing of its own. A mutex has room for one. A writer takes all of a read-write lock. A name that stays taken after its
+release is as full as before.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ MODELS = {
     "lock": "mutex", "rw": "read-write lock", "semaphore": "semaphore",
     "rlock": "mutex", "rrw": "read-write lock", "rsemaphore": "semaphore",
 }  # fmt: skip
+EARLY = 0.01
+"""Seconds by which clocks may differ in what stays taken after a release."""
 READERS = 1_000_000
 """The room of a read-write lock: more than there are readers."""
 
@@ -80,10 +83,18 @@ def _stays(history: History, name: str, attempts: list[Attempt]) -> Iterator[Sta
             for part in period.without(excuses):
                 yield Stay(part, weight, family[0])
         for attempt in family:
+            if attempt.kept_until - EARLY > attempt.left and not _ended_early(history, name, attempt):
+                yield Stay(Period(attempt.left, attempt.kept_until - EARLY), 1, attempt)
             after = resumed.get(attempt.detached["ticket"]) if attempt.detached else None
             if after is not None:  # it was resumed: so no other can have had it in between
                 for part in Period(attempt.left, after.began).without(history.excuses(after, name)):
                     yield Stay(part, 1, attempt)
+
+
+def _ended_early(history: History, name: str, attempt: Attempt) -> bool:
+    """Whether the name need not stay taken: it was freed by force, or the server has forgotten it."""
+    period = Period(attempt.began, attempt.kept_until)
+    return history.lost_data(period) or any(force.meets(period) for force in history.forced(name))
 
 
 def _takes(family: list[Attempt]) -> Iterator[tuple[Period, int]]:

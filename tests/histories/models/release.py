@@ -46,4 +46,5 @@ def _well(history: History, period: Period, attempts: list[Attempt]) -> bool:
     stalls = any(history.stood_still(pid, period) for pid in list(history.stalls))
     killed = any(at in period for at in history.killed.values())
     gave_up = any(attempt.ended in period and attempt.how not in ("done", "missed") for attempt in attempts)
-    return not (stalls or killed or gave_up) and all(fault.what.startswith(ORDERED) for fault in faults)
+    forced = any(force.meets(period) for name in attempts[0].names for force in history.forced(name))
+    return not (stalls or killed or gave_up or forced) and all(fault.what.startswith(ORDERED) for fault in faults)

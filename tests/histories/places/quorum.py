@@ -24,7 +24,7 @@ class Quorum(Place):
     """Of which one may be gone at any time; two are for a while."""
 
     name = "quorum"
-    uses = ("lock", "other", "nested")
+    uses = ("lock", "other", "nested", "kept")
     kinds: ClassVar = SERVER | {
         "freeze": Kind(3.0, 0.1, 5.0),
         "freeze_two": Kind(1.5, 0.1, 3.0),
