@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..identity import identity
+from ..scripts.bid import AHEAD
 
 
 class Process:
@@ -112,15 +113,17 @@ class Binding:
         """Forget the loop."""
         self.loop = self._entered = self.awaited = None
 
-    def new_owner(self, mark: str, ttl_ms: int = 0, liveness_ms: int = 0) -> str:
+    def new_owner(self, mark: str, ttl_ms: int = 0, liveness_ms: int = 0, priority: int = 0) -> str:
         """Return an owner id that was never used.
 
         Args:
             mark: tells scripts how its kind waits.
             ttl_ms: for how long it wants a name: for no longer may a queue grant it one before it asks.
             liveness_ms: for how long its process counts as alive, if it queues: that is the other limit.
+            priority: how far ahead of others it queues.
         """
-        return f"{self.id}:{mark}{next(self._owners)}{f'~{ttl_ms}' if ttl_ms < liveness_ms else ''}"
+        ahead = f"{AHEAD}{priority}" if priority and liveness_ms else ""
+        return f"{self.id}:{mark}{next(self._owners)}{ahead}{f'~{ttl_ms}' if ttl_ms < liveness_ms else ''}"
 
     def is_own(self, owner: str) -> bool:
         """Whether the owner belongs to the one queue of this process with its name."""

@@ -21,7 +21,7 @@ from .holding.telling import tell_abandoned, tell_dropped, tell_lost, tell_renew
 from .policy import Policy
 from .runtime import Runtime
 from .waiting.handoff import hand_on
-from .waiting.local_queue import LONG_AGO, LocalQueue
+from .waiting.local_queue import LONG_AGO, LocalQueue, pass_others
 from .waiting.queue_entry import QueueEntry
 from .waiting.wait import Turn
 from .waiting.waiter import Waiter
@@ -121,6 +121,8 @@ class Gate(LocalQueue):
             self.enter(waiter, alone=True).ask()
             return
         self.waiters[waiter] = None
+        if waiter.policy.priority:
+            pass_others(self.waiters, waiter, lambda one: one.place)
         if self.asking is not None:
             self.adopt(self.asking)  # from now on it asks for both
         elif self.common is None and not self.taken:

@@ -18,6 +18,7 @@ MAX_EARLY = 1.0
 MIN_TTL = 0.1
 MAX_TTL = 30 * 24 * 3600.0
 MAX_METADATA_BYTES = 4096
+MAX_PRIORITY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Policy:
         max_hold: the longest a hold may last, however well it is renewed; None for no limit.
         cancel_on_loss: False lets the guarded body run on after a loss.
         hold_at_least: the name stays taken for so long from its grant, however early it is released.
+        priority: how far ahead of others it waits, in steps of a minute.
         metadata: what `info()` and `AcquireTimeout` say of the holder, besides its host and pid.
         stays: why it may neither move nor be given up for a while; empty if it may.
         ttl_ms: the ttl as the wire has it.
@@ -48,6 +50,7 @@ class Policy:
     metadata: str | None
     stays: str = ""
     hold_at_least: float = 0.0
+    priority: int = 0
     ttl_ms: int = field(init=False)
     early: float = field(init=False)
 
@@ -186,6 +189,15 @@ def check_hold_at_least(name: str, value: object, ttl: float) -> float:
             "s at most, so that it also holds if the process dies: raise the ttl",
         )
     return seconds
+
+
+def check_priority(name: str, value: object) -> int:
+    """Return `value` if it is a whole number from 0 to 100."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_PRIORITY:
+        raise ConfigurationError(
+            name, f"{_of(name, 'priority')} must be a whole number from 0 to {MAX_PRIORITY}, not {value!r}"
+        )
+    return value
 
 
 def check_margin(name: str, value: object, ttl: float) -> float:

@@ -44,10 +44,11 @@ class Primitive(AsyncOnly, Renamed):
     contention: ClassVar[Contention]
 
     def __init__(self, runtime: Runtime, calls: Calls, policy: Policy) -> None:
-        if policy.hold_at_least and not calls.keeps:
+        option = "hold_at_least" if policy.hold_at_least else "priority" if policy.priority else ""
+        if option and not calls.keeps:
             raise ConfigurationError(
                 calls.name,
-                f"hold_at_least= of {calls.name!r} cannot be: give it to a lock, a fair lock, a read-write lock or a "
+                f"{option}= of {calls.name!r} cannot be: give it to a lock, a fair lock, a read-write lock or a "
                 "semaphore, not on etcd or ZooKeeper, and not to one of Redisson's",
             )
         self._runtime = runtime

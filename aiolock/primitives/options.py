@@ -12,6 +12,7 @@ from ..core.policy import (
     check_hold_at_least,
     check_margin,
     check_metadata,
+    check_priority,
     check_timeout,
     check_ttl,
 )
@@ -76,6 +77,10 @@ class LockOptions(TypedDict, total=False):
             released, or if this process dies; at most the ttl. `force_release()` ends it. Not for multi locks, nor on
             etcd and ZooKeeper. Such a lease cannot be detached, or wait for a condition. It costs no request. Source:
             ShedLock's `lockAtLeastFor`.
+        priority: from 0 to 100: who waits with a higher one goes first; those with the same one, in the order in which
+            they came. For each step that you are above another, you pass it if it has not waited for a minute longer
+            than you: so nobody starves. Not for multi locks, nor on etcd and ZooKeeper; on a quorum it is for the tasks
+            of one process. It costs no request.
         cancel_on_loss: False lets the guarded body run on after a loss. Look at `lease.lost` and `lease.reason`, or
             await `lease.wait_lost()`; the block still ends with `LockLost`.
         metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
@@ -86,6 +91,7 @@ class LockOptions(TypedDict, total=False):
     renew: bool | None
     max_hold: float | timedelta | None
     hold_at_least: float | timedelta | None
+    priority: int
     cancel_on_loss: bool
     metadata: str | None
 
@@ -122,4 +128,5 @@ def policy_of(name: str, default: Policy, margin: float | timedelta | None, opti
         metadata=check_metadata(name, options.get("metadata")),
         stays=KEPT if least else "",
         hold_at_least=least,
+        priority=check_priority(name, options.get("priority", 0)),
     )

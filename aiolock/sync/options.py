@@ -28,6 +28,10 @@ class LockOptions(TypedDict, total=False):
             released, or if this process dies; at most the ttl. `force_release()` ends it. Not for multi locks, nor on
             etcd and ZooKeeper. Such a lease cannot be detached, or wait for a condition. It costs no request. Source:
             ShedLock's `lockAtLeastFor`.
+        priority: from 0 to 100: who waits with a higher one goes first; those with the same one, in the order in which
+            they came. For each step that you are above another, you pass it if it has not waited for a minute longer
+            than you: so nobody starves. Not for multi locks, nor on etcd and ZooKeeper; on a quorum it is for the
+            threads of one process. It costs no request.
         metadata: text that `info()` and timeouts of others show, besides this process's host and pid.
         on_lost: called with each lease that is lost, in a thread of its own, while the block may still run: to kill a
             subprocess, or close a connection. What it raises goes to `threading.excepthook`.
@@ -38,6 +42,7 @@ class LockOptions(TypedDict, total=False):
     renew: bool | None
     max_hold: float | timedelta | None
     hold_at_least: float | timedelta | None
+    priority: int
     metadata: str | None
     on_lost: OnLost | None
 

@@ -22,6 +22,7 @@ Make = Callable[[LockManager], Any]
 KINDS: dict[str, Make] = {
     "lock": lambda manager: manager.lock("a"),
     "fair": lambda manager: manager.fair_lock("a"),
+    "ahead": lambda manager: manager.fair_lock("a", priority=1),
     "write": lambda manager: manager.rw_lock("a").write,
     "semaphore": lambda manager: manager.semaphore("a", 1),
     "redisson": lambda manager: Redisson(manager).lock("a"),

@@ -46,7 +46,10 @@ IN_QUEUES = (
 )
 LOOKS = ("test_lock.py", "test_lock_queue.py", "test_latch.py", "test_condition.py", "test_redisson_lock.py")
 """What polling changes: how one learns of one's turn, of a loss, of a latch that opens, and of a notification."""
-SCRIPTED = ("test_lock.py", "test_lock_queue.py", "test_who.py", "test_hold_at_least.py", "test_semaphore_slots.py")
+SCRIPTED = (
+    *("test_lock.py", "test_lock_queue.py", "test_who.py", "test_hold_at_least.py", "test_semaphore_slots.py"),
+    "test_priority.py",
+)
 """The seam between the scripts and a database: requests, messages, cancellation, fences, losses, the queue."""
 IN_PARTS = {
     "cluster": (),
@@ -66,7 +69,7 @@ kind of lock is there once; what two kinds do in the same way, the scripts do in
 """
 IN_THREADS = (
     *("test_lock.py", "test_fair_lock.py", "test_semaphore.py", "test_rw_lock.py", "test_who.py"),
-    *("test_hold_at_least.py", "test_semaphore_slots.py"),
+    *("test_hold_at_least.py", "test_semaphore_slots.py", "test_priority.py"),
 )
 
 

@@ -212,6 +212,33 @@ async def test_a_lost_message_is_compensated_by_the_next_refresh(
     await waiter.end()
 
 
+async def test_the_first_in_line_of_a_process_speaks_for_it(
+    locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew
+) -> None:
+    """Its refresh is told of its grant, if the message was lost. Kept by LocalQueue.enter: `pass_others`."""
+    lease = await peer.fair_lock("a").acquire()
+    (later,) = await queue_up(crew, locks.fair_lock("a"), 1, backend)
+    (first,) = await queue_up(crew, locks.fair_lock("a", priority=1), 1, backend)
+    backend.deaf = True
+    await lease.release()
+    await backend.clock.advance(1.1 * BEAT)
+    assert inside([first, later]) == [True, False]
+    await first.end()
+
+
+async def test_its_next_id_has_its_priority(locks: LockManager, peer: LockManager, backend: Deaf, crew: Crew) -> None:
+    """Kept by LocalQueue.renew_owner."""
+    async with peer.fair_lock("a"):
+        await queue_up(crew, locks.fair_lock("a", priority=7), 1, backend)
+        (entry,) = runtime_of(locks).queue_entries.values()
+        assert isinstance(entry, QueueEntry)
+        assert "p7" in entry.owner
+        before = entry.owner
+        entry.queue.renew_owner(entry)
+        assert entry.owner != before
+        assert "p7" in entry.owner
+
+
 @pytest.mark.parametrize(
     "message",
     [

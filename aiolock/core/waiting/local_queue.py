@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
 
 from ...errors import AiolockError, BackendError, ConfigurationError, repeated
 from ...events import Waiting
@@ -17,6 +19,8 @@ from .queue_entry import QueueEntry
 from .race import Race
 from .wait import ENDED, IDLE, QUEUED, Turn, Wait
 from .waiter import Expired, Waiter
+
+T = TypeVar("T")
 
 LONG_AGO = -math.inf
 """The clock time of what has not happened."""
@@ -135,7 +139,7 @@ class LocalQueue:
         runtime = self.runtime
         if self.asking is not None:
             self.adopt(self.asking)  # entries are in the order in which they came
-        owner = runtime.binding.new_owner(waiter.calls.mark, waiter.policy.ttl_ms, waiter.liveness_ms)
+        owner = self._new_owner(waiter)
         entry = self._new_entry(self, owner, waiter, waiter if alone else None)
         if alone:
             waiter.entry = entry
@@ -143,7 +147,13 @@ class LocalQueue:
             self.common = entry
         runtime.queue_entries[owner] = entry
         self.entries[entry] = None
+        if waiter.policy.priority:
+            pass_others(self.entries, entry, lambda one: one.asker.place)
         return entry
+
+    def _new_owner(self, waiter: Waiter) -> str:
+        policy = waiter.policy
+        return self.runtime.binding.new_owner(waiter.calls.mark, policy.ttl_ms, waiter.liveness_ms, policy.priority)
 
     def begin_wait(self, entry: QueueEntry) -> Wait:
         """The first answer about the entry lets no task in. Observers hear of that once it has been dealt with."""
@@ -244,8 +254,7 @@ class LocalQueue:
         entry.undo()
         runtime.queue_entries.pop(entry.owner, None)
         runtime.scheduler.forget(entry)
-        asker = entry.asker
-        entry.rename(runtime.binding.new_owner(asker.calls.mark, asker.policy.ttl_ms, asker.liveness_ms))
+        entry.rename(self._new_owner(entry.asker))
         runtime.queue_entries[entry.owner] = entry
         if asks:
             self.ask_anew(entry)
@@ -295,6 +304,13 @@ class LocalQueue:
         """The entry wants to be refreshed by then; if one refresh is enough for all, the first of them is."""
         if not self.calls.one_refresh or entry is self.first_queued():
             self.runtime.scheduler.schedule(entry, due)
+
+
+def pass_others(line: dict[T, None], last: T, place: Callable[[T], float]) -> None:
+    """Move the last one of a line before all that have a later place."""
+    for one in [one for one in line if place(one) > place(last)]:
+        del line[one]
+        line[one] = None
 
 
 def _impossible(name: str, weight: int, capacity: int) -> ConfigurationError:

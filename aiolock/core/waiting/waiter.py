@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import AiolockError, BackendError
 from ...scripts.base import Call
-from ...scripts.bid import Bid
+from ...scripts.bid import STEP, Bid
 from ...scripts.outcomes import AcquireOutcome, Granted, TransferOutcome
 from ..calls import Calls
 from ..policy import Policy
@@ -130,6 +130,11 @@ class Waiter:
         return not self.queues or (not self.patient and self._queue.replies == self.replies)
 
     @property
+    def place(self) -> float:
+        """Clock time: those with an earlier one are served before."""
+        return self.began - STEP * self.policy.priority
+
+    @property
     def answers(self) -> int:
         """How many answers of the server its own request has got."""
         return int(self.hold is not None)
@@ -144,7 +149,7 @@ class Waiter:
     def ask(self) -> None:
         """Ask for the name."""
         queue, policy, runtime = self._queue, self.policy, self._queue.runtime
-        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, self.liveness_ms)
+        self.owner = runtime.binding.new_owner(self.calls.mark, policy.ttl_ms, self.liveness_ms, policy.priority)
         floor, told = runtime.fences.floor, runtime.waiting.told
         bid = Bid(self.owner, policy.ttl_ms, floor, self.metadata, self.liveness_ms, told)
         self.call = call = self.calls.acquire(bid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bid import told
+from ..bid import came_at, told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 
@@ -83,7 +83,7 @@ class LockInspection:
             since,
             used=int(live),
             waiting=waiting,
-            oldest_wait=seconds_since(float(places[0][1]), now_us) if places else None,
+            oldest_wait=seconds_since(came_at(places[0][0], float(places[0][1])), now_us) if places else None,
             holders=(holder,) if live else (),
             queue=tuple(_queue(places, signs, now_us)) if self._deep else (),
         )
@@ -95,5 +95,5 @@ def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -
         sign = signs.get(manager, NO_SIGN)
         wants = "task" if rest.startswith("f") else "lock"
         alive = sign.until > now_us // 1000
-        waited = seconds_since(float(number), now_us)
+        waited = seconds_since(came_at(owner, float(number)), now_us)
         yield WaiterInfo(position, short(owner), sign.process, wants, 1, waited, alive)

@@ -1,8 +1,8 @@
 -- join: puts an owner at the end of a queue, unless it is in it. Follows alive.
 -- KEYS    state, queue, alive; from KEYS[at]
 -- `liveness` ms is how long its manager counts as alive from now; below 0: another request just said so. `metadata` is
--- what it says of itself. `number`: the one it had; otherwise it gets the next. `name.last` is the last number, '0' if
--- the queue is empty, nil if unread.
+-- what it says of itself. `number`: the one it had; otherwise it gets the next, or an earlier one if its id has a
+-- priority: a minute for each step. `name.last` is the last number, '0' if the queue is empty, nil if unread.
 -- The keys' expiry is extended when the queue is new, and when a quarter of it is over, as the known numbers tell.
 -- returns its number; `name.news`: that its manager lives was news
 -- If a command is denied: nothing was changed, or only that its manager lives; so what may be denied comes before ZADD,
@@ -10,9 +10,12 @@
 local function join(name, owner, liveness, counted, metadata, number)
   local queue, alive, ms = KEYS[name.at + 1], KEYS[name.at + 2], math.max(60000, 20 * math.abs(liveness))
   local last = name.last or redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or '0'
-  if (number or '') == '' then number = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2])) end
+  local came = tonumber(number) or math.max(last + 1, time[1] * 1000000 + time[2])
+  if (number or '') == '' then
+    number = string.format('%.0f', came - 60000000 * (string.match(owner, ':%D?%d+p(%d+)') or 0))
+  end
   local unknown = liveness > 0 and lives(name, owner, liveness, counted, metadata)
-  local new, later = last == '0', math.floor(last / ms / 250) < math.floor(number / ms / 250)
+  local new, later = last == '0', math.floor(last / ms / 250) < math.floor(came / ms / 250)
   if (new or later or unknown) and not pcall(keep, alive, ms, new) then
     if unknown then redis.call('HDEL', alive, string.match(owner, '^[^:]*')) end
     keep(alive, ms, new)

@@ -4,7 +4,7 @@
 -- ARGV    as transfer
 -- returns 'passed <number> <pttl>', or continues: it changed nothing that transfer does not do again
 -- If a command is denied: see settle and join. A granted owner that could not leave the queue does when it ends.
-if over and head ~= next and head ~= owner and not ARGV[11] then
+if over and head ~= next and head ~= owner and not ARGV[11] and not string.find(next, ':%D?%d+p') then
   local queue, alive, manager = KEYS[2], KEYS[3], string.match(head, '^[^:]*')
   local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
   local known, process = string.match(redis.call('HGET', alive, manager) or '', '^(%d+)%+ ?(.*)$')

@@ -14,8 +14,7 @@ local function arrive(k, a, owners)
   unseat(state, owner)
   local waits = waiter(state, owner)
   if not waits and redis.call('EXISTS', KEYS[k + 2]) == 1 then return { 'finished' } end
-  -- An owner that comes back, forgotten or with an expired grant, may be the first in line.
-  if waits or (tonumber(ARGV[a + 8]) > 0 and not holder(state, owner)) then enter(state, a) end
+  if waits or (passes(state, owner, tonumber(ARGV[a + 8])) and not holder(state, owner)) then enter(state, a) end
 end
 local function decide(k, a)
   local state, owner, ttl, depth, fence, weight, mints, floor, capacity, number, _, process = open(k), unpack(ARGV, a, a + 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..bid import slots_of, told
+from ..bid import came_at, slots_of, told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 from .records import SUMMARY, Holder, Summary, Waiter, read
@@ -72,7 +72,7 @@ class QueueInspection:
             used=used,
             capacity=1 if self._kind == "rw" else summary.capacity,
             waiting=summary.waiters,
-            oldest_wait=seconds_since(float(first[0][1]), now_us) if first else None,
+            oldest_wait=seconds_since(came_at(first[0][0], float(first[0][1])), now_us) if first else None,
             holders=holders,
             queue=queue,
         )
@@ -95,7 +95,7 @@ class QueueInspection:
                 writes = record.weight >= FULL
                 wants = "permits" if self._kind == "semaphore" else "write" if writes else "read"
                 permits = record.weight if self._kind == "semaphore" else 1
-                waited = seconds_since(float(score), now_us)
+                waited = seconds_since(came_at(owner, float(score)), now_us)
                 alive = record.until > now_us // 1000
                 waiters.append(WaiterInfo(len(waiters) + 1, short(owner), process, wants, permits, waited, alive))
         holders.sort(key=lambda one: (one.fence, one.manager))  # in the order in which they came in
