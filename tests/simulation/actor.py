@@ -342,6 +342,8 @@ class Actor:
             options = {"max_hold": step.seconds / 2 + 0.01}
         elif step.how == "kept":
             options["hold_at_least"] = self._least(step)
+        if step.priority and self._scene.plan.store != "queues":
+            options["priority"] = step.priority
         kind, names, weight = "lock", (name,), 1
         primitive: Any
         match step.what:
@@ -371,7 +373,9 @@ class Actor:
                 primitive = manager.multi_lock(*names, **options)
             case _:
                 primitive = manager.lock(name, **options)
-        return primitive, model.asks(self.name, self.process, kind, names, weight, step.what.endswith("fair"))
+        return primitive, model.asks(
+            self.name, self.process, kind, names, weight, step.what.endswith("fair"), step.priority
+        )
 
     async def _lock(self, step: Step) -> None:
         primitive, wish = self._primitive(step)

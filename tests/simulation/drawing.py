@@ -13,6 +13,7 @@ HOWS = ("guard",) * 6 + (
     "part",
 )  # fmt: skip
 KEPT = ("lock", "fair", "read", "write", "permits")
+IN_ORDER = ("fair", "read", "write", "permits")
 REENTRANT = ("lock", "fair", "read", "write", "multi")
 ON_REDISSON = {
     "fair": ("redisson fair", "f"),
@@ -32,9 +33,8 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 def draw(seed: int | str) -> Plan:
     """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen
-    about a queue that is lost, one in sixteen about names that stay taken after their release, and one in sixteen about
-    jobs. That of
-    "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a database.
+    about a queue that is lost, one in sixteen about names that stay taken after their release, one in sixteen about
+    jobs, and one in sixteen about priorities. That of "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a database.
     """
     wire, _, number = str(seed).rpartition(":")
     if wire == "rows":
@@ -47,8 +47,8 @@ def draw(seed: int | str) -> Plan:
     chance = dice.random()
     if chance < 1 / 4:
         return _handing_on(plan, dice) if chance < 1 / 8 else _blocking(plan, dice)
-    if 13 / 16 < chance <= 7 / 8:
-        return _working(plan, dice)
+    if 12 / 16 < chance <= 7 / 8:
+        return _working(plan, dice) if chance > 13 / 16 else _hurrying(plan, dice)
     if chance > 7 / 8:
         return _losing_the_queue(plan, dice) if chance > 15 / 16 else _keeping(plan, dice)
     return plan
@@ -62,6 +62,7 @@ def _on_redisson(step: Step) -> Step:
     kind, name = ON_REDISSON.get(step.what, ("redisson", step.name[:1]))
     if step.how == "kept":
         return replace(step, what=kind, name=name, how="guard")
+    step = replace(step, priority=0)
     how = "plain" if step.how == "detach" or (step.how == "part" and step.what != "permits") else step.how
     return replace(step, what=kind, name=name, how=how)
 
@@ -96,6 +97,20 @@ def _keeping(plan: Plan, dice: Random) -> Plan:
 
     workers = tuple(replace(worker, steps=tuple(step(one) for one in worker.steps)) for worker in plan.workers)
     return replace(plan, workers=workers)
+
+
+def _hurrying(plan: Plan, dice: Random) -> Plan:
+    """Some wait with a priority, wherever tasks have a place of their own; half of the time, all for one fair lock."""
+    alone = dice.random() < 0.5
+
+    def step(one: Step) -> Step:
+        if alone and one.what in HOLDING:
+            one = Step("fair", seconds=round(min(one.seconds, 0.3), 4), timeout=one.timeout)
+        return replace(one, priority=dice.choice((0, 0, 1, 1, 2, 100))) if one.what in IN_ORDER else one
+
+    workers = tuple(replace(worker, steps=tuple(map(step, worker.steps))) for worker in plan.workers)
+    calm = {"faults": (), "spikes": 0.0} if alone and dice.random() < 0.8 else {}
+    return replace(plan, workers=workers, **calm)
 
 
 def _working(plan: Plan, dice: Random) -> Plan:

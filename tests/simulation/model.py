@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiolock import Lease
 from aiolock.primitives.kinds import FULL
+from aiolock.scripts.bid import STEP
 
 from .truth import PERMITS
 from .world import World
@@ -35,6 +36,7 @@ class Wish:
         names: all of them.
         weight: how much of each.
         fair: it waits in an order of tasks.
+        priority: how far ahead.
         began: when it asked.
         floors: the highest fence of a holder of each name at that time.
         passed: how many others came in before it, by name.
@@ -46,9 +48,15 @@ class Wish:
     names: tuple[str, ...]
     weight: int
     fair: bool
+    priority: int
     began: float
     floors: list[int]
     passed: int = 0
+
+    @property
+    def place(self) -> float:
+        """The earlier it is, the sooner it comes in."""
+        return self.began - STEP * self.priority
 
     @property
     def of_permits(self) -> bool:
@@ -124,10 +132,19 @@ class Model:
 
     # What happens.
 
-    def asks(self, who: str, process: Process, kind: str, names: tuple[str, ...], weight: int, fair: bool) -> Wish:
+    def asks(
+        self,
+        who: str,
+        process: Process,
+        kind: str,
+        names: tuple[str, ...],
+        weight: int,
+        fair: bool,
+        priority: int = 0,
+    ) -> Wish:
         """A task begins to wait."""
         floors = [self._highest.get((kind, name), 0) for name in names]
-        wish = Wish(who, process, kind, names, weight, fair, self.world.now, floors)
+        wish = Wish(who, process, kind, names, weight, fair, priority, self.world.now, floors)
         self.waiting.append(wish)
         return wish
 
@@ -334,10 +351,10 @@ class Model:
         for other in self.waiting:
             if other.kind != new.kind or not set(other.names) & set(new.names) or self.world.now < other.began + grace:
                 continue
-            other.passed += 1
+            other.passed += new.priority <= other.priority
             if other.passed > bound and len(other.names) == 1:
                 self.world.fail(f"{other.who} waits for {other.names}, and {other.passed} came in before it")
-            if new.fair and other.fair and new.names == other.names and new.began > other.began + grace:
+            if new.fair and other.fair and new.names == other.names and new.place > other.place + grace:
                 self.world.fail(
-                    f"{new.who} came in before {other.who}, which asked {new.began - other.began:.3f} s earlier"
+                    f"{new.who} came in before {other.who}, whose place is {new.place - other.place:.3f} s earlier"
                 )

@@ -190,6 +190,11 @@ def kept_cut_twice(patch: pytest.MonkeyPatch) -> None:
     edit(patch, [lock.RELEASE], "(name.depth == '0' and 0 or cut)", "cut")
 
 
+def priority_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Who waits with a priority goes last."""
+    edit(patch, [lock.ACQUIRE, lock.TRANSFER], "came - 60000000 *", "came - 0 *")
+
+
 def slots_shared(patch: pytest.MonkeyPatch) -> None:
     """Two holders of a semaphore have the same permit."""
     edit(patch, [queue.ACQUIRE, queue.REFRESH], "not taken[slot] and slot or nil", "slot")
@@ -254,6 +259,7 @@ MUTATIONS: dict[Mutation, int] = {
     resent_ignored: 5010,
     kept_forgotten: 0,
     kept_cut_twice: 440,
+    priority_ignored: 0,
     slots_shared: 0,
     slots_stay: 330,
     outcome_of_any_call: 700,

@@ -30,6 +30,7 @@ class Step:
         timeout: seconds to wait; None for no limit.
         n: permits, or a number of another kind.
         ttl: of this use of the name, in seconds; None for the plan's.
+        priority: of its wait.
     """
 
     what: str
@@ -39,6 +40,7 @@ class Step:
     timeout: float | None = None
     n: int = 1
     ttl: float | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True)
