@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .models import release
-from .story import fault, history, stay
+from .story import act, fault, history, stay
 
 
 def told(what: str, **more: Any) -> bool:
@@ -19,6 +19,14 @@ def told(what: str, **more: Any) -> bool:
 @pytest.mark.parametrize("what", ["failover", "failover_force", "failover_takeover"])
 def test_released_before_an_ordered_failover(what: str) -> None:
     assert told(what)
+
+
+def test_ended_by_force() -> None:
+    """Also what stays taken after its release. Kept by `forced` in `_well`."""
+    first = stay(2, "lock", "a", 1.0, 2.0, kept_until=9.0)
+    second = stay(3, "lock", "a", 5.0, 6.0, asked=2.5, abandoned=True)
+    assert release.check(history(first, second)) is not None
+    assert release.check(history(first, second, act(4, "force", "a", 3.0, 3.1))) is None
 
 
 def test_what_may_lose_a_release() -> None:

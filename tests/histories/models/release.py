@@ -22,7 +22,7 @@ def check(history: History) -> Violation | None:
     """
     if history.plan.get("ttl", 30.0) < LONG or history.plan.get("place") == "quorum":
         return None
-    for attempts in history.of("lock").values():
+    for name, attempts in history.of("lock").items():
         granted = sorted(
             (attempt for attempt in attempts if attempt.outermost and attempt.granted < NEVER),
             key=lambda attempt: attempt.fence,
@@ -30,7 +30,7 @@ def check(history: History) -> Violation | None:
         for before, attempt in pairwise(granted):
             period = Period(before.granted, attempt.granted)
             alone = len(attempt.names) == 1  # of several it is told if any was abandoned
-            if alone and attempt.abandoned and _released(before) and _well(history, period, attempts):
+            if alone and attempt.abandoned and _released(before) and _well(history, name, period, attempts):
                 words = f"{attempt} was told that {before} had vanished, which had released it"
                 return Violation.of("release", words, before, attempt)
     return None
@@ -40,11 +40,11 @@ def _released(attempt: Attempt) -> bool:
     return attempt.how == "done" and attempt.detached is None
 
 
-def _well(history: History, period: Period, attempts: list[Attempt]) -> bool:
+def _well(history: History, name: str, period: Period, attempts: list[Attempt]) -> bool:
     """Whether nothing else went wrong: no other fault, no process that stood still or died, no one who gave up."""
     faults = [fault for fault in history.faults if fault.period.meets(period)]
     stalls = any(history.stood_still(pid, period) for pid in list(history.stalls))
     killed = any(at in period for at in history.killed.values())
     gave_up = any(attempt.ended in period and attempt.how not in ("done", "missed") for attempt in attempts)
-    forced = any(force.meets(period) for name in attempts[0].names for force in history.forced(name))
+    forced = any(force.meets(period) for force in history.forced(name))
     return not (stalls or killed or gave_up or forced) and all(fault.what.startswith(ORDERED) for fault in faults)
