@@ -1,4 +1,4 @@
-"""Distributed locks on Redis for asyncio: a guarded block is cancelled before another holder can enter."""
+"""Distributed locks for asyncio: if one can no longer be renewed, its block is cancelled before another can enter."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run of pytest of every user comes past here

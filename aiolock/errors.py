@@ -2,7 +2,7 @@
 
     AiolockError                      carries the lock's name; the message says what to do
     ├─ ConfigurationError(ValueError) bad name, ttl, URL, option; raised before anything is held
-    ├─ NotAcquired                    not held, once a pending undo has arrived
+    ├─ NotAcquired                    not held; a grant that is on its way is given back
     │  └─ AcquireTimeout(TimeoutError) `holder` is who had it; a known outage is `__cause__`
     ├─ WaitTimeout(TimeoutError)      a latch did not open, or nobody notified a condition, in time
     ├─ LockLost                       was held, but is no longer; `reason` says why
@@ -25,7 +25,7 @@ from .record import Record
 
 
 class LossReason(enum.StrEnum):
-    """Why a lease is no longer safe. Each reason is also its own text, for metrics and JSON."""
+    """Why a lease is no longer safe. Each is a string, too, for metrics and JSON."""
 
     EXPIRED = "expired"
     """Its time was over, since a fixed lease (`renew=False`) reached its deadline."""
@@ -80,7 +80,7 @@ class ConfigurationError(AiolockError, ValueError):
 
 
 class NotAcquired(AiolockError):
-    """The lock was not acquired, and is not held once a pending undo has arrived.
+    """The lock was not acquired. A grant that is on its way is given back, or ends with its ttl.
 
     A latch's `wait()` also raises this if its manager is closed.
 
@@ -118,8 +118,8 @@ class Holder(Record):
 class AcquireTimeout(NotAcquired, TimeoutError):
     """Your timeout is over, and another owner held the lock when Redis last answered.
 
-    If Redis cannot be reached since then, its error is `__cause__`. If no server has answered at all, the error is a
-    `BackendError`.
+    If Redis could not be reached after that, `__cause__` says why. If no server has answered at all, you get a
+    `BackendError` instead.
 
     Attributes:
         name: the lock's name.

@@ -352,7 +352,7 @@ class LockManager(LockFactory, AsyncOnly, Renamed):
 
         On a quorum, a majority; on a cluster, each master that serves a name in use. No I/O: a server that no longer
         answers is noticed when the next request has had no answer for `request_timeout`. A held lock outlives an outage
-        that is shorter than its ttl, so this is no reason to stop a process.
+        that is shorter than ttl × 2/3 − margin, so this is no reason to stop a process.
 
         Example:
             ```python

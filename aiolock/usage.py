@@ -79,6 +79,7 @@ def _refuse(why: str) -> Callable[..., NoReturn]:
 _NAMES: dict[str, tuple[str, ...]] = {
     "disconnect": ("close",),
     "extend": ("renew",),
+    "force_unlock": ("force_release",),
     "is_acquired": ("owned",),
     "is_owned": ("owned",),
     "locked": ("is_locked", "available"),
@@ -86,6 +87,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "refresh": ("renew",),
     "reset": ("force_release",),
     "token": ("fence",),
+    "try_lock": ("try_acquire",),
     "ttl": ("remaining",),
     "unlock": ("release",),
     "value": ("available",),

@@ -29,7 +29,7 @@ class App(click.Group):
 @click.version_option(__version__, prog_name="aiolock")
 @with_options
 def app(**_: object) -> None:
-    """Distributed locks on Redis: run commands under them, look at them, end them.
+    """Distributed locks: run commands under them, look at them, end them.
 
     Where the server is: --url, before the command's name or after it, or AIOLOCK_URL.
     """

@@ -114,7 +114,7 @@ class Lease(Level, Renamed):
         """True once the lease is lost, by the clock; stays true. No I/O, changes nothing, and works in any thread.
 
         Raises:
-            ConfigurationError: in a forked child; so do all looks but `name`, `fence` and `abandoned`.
+            ConfigurationError: in a forked child, where only `name`, `fence` and `abandoned` can be read.
         """
         return self._own().loss_by_clock() is not None
 
@@ -138,7 +138,7 @@ class Lease(Level, Renamed):
                 renewals succeed.
 
         Raises:
-            LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
+            LockLost: it is already lost, or has less time left (then the reason is EXPIRED, and the lease lives on).
             NotOwned: it was released or detached.
             ConfigurationError: not a number of seconds, or less than 0.
         """
@@ -252,7 +252,7 @@ class Lease(Level, Renamed):
         return ticket.encode()
 
     def release(self, n: int | None = None) -> Releasing:
-        """Release this acquisition, or `n` of its permits. Sent when you call it; awaiting only observes the reply.
+        """Release this acquisition, or `n` of its permits. Sent when you call it; `await` waits for the reply.
 
         Without `n`, or once everything is released, it is idempotent. In a guarded block it ends the lease there: the
         rest of the block runs without the lock, and nothing is released at its end.

@@ -210,7 +210,7 @@ class LockFactory:
             NotAcquired: the answer came after the lease's own deadline, or the manager closes.
 
         Cancellation: either the ticket is still valid, or the lock is released, and its next holder sees `abandoned`.
-        Nothing is held once that undo, which is written at once, has arrived. Cost: one round trip.
+        The release is sent at once. Cost: one round trip.
         """
         known = read(self._runtime, ticket)
         _, policy = self._named(known.name, options)

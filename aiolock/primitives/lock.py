@@ -84,8 +84,8 @@ class Lock(Looking, Reentrant, Vacancy):
         """Ask the holder to finish: its `lease.wanted` becomes True, and `lease.wait_wanted()` returns.
 
         A holder that does not check does not notice. For a deploy that hands over in milliseconds, or a long
-        job that yields to an urgent one: ask, and then acquire as usual. One request reaches a holder that gets its
-        manager's messages: none with `Poll()`, during a reconnect, or detached. While this waits it asks again.
+        job that yields to an urgent one: ask, and then acquire as usual. The request is a message, which does not
+        reach a holder that polls (`Poll()`) or is reconnecting, or a detached lock. While this waits, it asks again.
 
         Args:
             grace: seconds to wait until that holder has released or lost the lock; 0 only asks.
@@ -115,11 +115,11 @@ class Lock(Looking, Reentrant, Vacancy):
         return await request_release(self._runtime, (self._calls,), seconds, force)
 
     async def force_release(self) -> bool:
-        """End it, whoever holds it; the holder is notified at once and its guarded block cancelled. The next waiter
+        """End the hold, whoever has it; the holder is told at once, and its guarded block cancelled. The next waiter
         enters.
 
-        This is the one way in which two blocks can overlap: until the holder has learned of it. If the resource checks
-        fences, it refuses the holder from now on.
+        Two blocks overlap until the holder has learned of it and its block has ended. If the resource checks fences, it
+        refuses the holder as soon as it has seen the next one's.
 
         Returns:
             True if it was held.

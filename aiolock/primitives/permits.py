@@ -36,8 +36,8 @@ class Permits(Primitive):
                 A task that already waits keeps waiting through an outage.
             ConfigurationError: more than there are; or as for `Lock.acquire()`.
 
-        Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has
-        arrived.
+        Cancellation: at each await, once or twice: you hold nothing. A grant on its way is given back at once; in
+        an outage it ends with its ttl at the latest.
 
         Cost: one round trip if there are enough; otherwise a message, and one more when they are free.
         """

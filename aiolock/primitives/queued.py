@@ -22,8 +22,8 @@ class Queueing(Primitive):
     async def force_release(self) -> bool:
         """End all holds, whoever has them; the holders are notified at once and their guarded blocks cancelled.
 
-        This is the one way in which blocks can overlap that must not: until the holders have learned of it. If the
-        resource checks fences, it refuses them from now on.
+        Blocks that must not overlap do, until the holders have learned of it and their blocks have ended. If the
+        resource checks fences, it refuses the holders as soon as it has seen a later one's.
 
         Returns:
             True if it was held.

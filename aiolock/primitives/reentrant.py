@@ -47,11 +47,11 @@ class Reentrant(Primitive):
             ConfigurationError: the manager is not entered, closed, of another loop, or of a parent process.
             TypeError: an unknown keyword; for one of another library the message says what to do instead.
 
-        Cancellation: at each await, once or twice: nothing is held once the undo, which is written at once, has
-        arrived.
+        Cancellation: at each await, once or twice: you hold nothing. A grant on its way is given back at once; in
+        an outage it ends with its ttl at the latest.
 
-        Cost: one round trip if it is free. Otherwise the same request takes a place in the server's queue: for a lock
-        one for all tasks of this process, so that later tasks ask nothing; for a fair lock, or a read-write lock, one
+        Cost: one round trip if it is free. Otherwise the same request takes a place in the server's queue: a lock has
+        one for all tasks of this process, so that later tasks ask nothing; a fair lock, or a read-write lock, has one
         for each task. While it waits, the manager sends one refresh every `liveness`/3 for all of them. A message tells
         it when it is its turn; it then asks by one request, and the block begins with the answer.
         A hand-off from a task of this process comes with that task's release.

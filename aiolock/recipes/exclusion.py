@@ -115,10 +115,9 @@ def exclusive(
     - `NotAcquired`, `ConfigurationError`: as for `acquire()`, before it ran; also for a key that formats an object
       without its own `__str__`, or a set: another process would have another key.
 
-    Cancellation: as for `async with lock`: nothing is held once the undo, which is written at once, has arrived. A call
-    that others joined is cancelled, too: one of those starts again, as after the death of its process. Cost: what the
-    lock costs, two round trips if it is free. Of the calls of one process that join, one asks: after 10 ms, then less
-    often, up to every 0.5 s.
+    Cancellation: as for `async with lock`: nothing stays held. A call that others joined is cancelled, too: one of
+    those starts again, as after the death of its process. Cost: what the lock costs, two round trips if it is free. Of
+    the calls of one process that join, one asks: after 10 ms, then less often, up to every 0.5 s.
 
     Example:
         ```python

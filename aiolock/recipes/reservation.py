@@ -48,7 +48,7 @@ async def reserve(locks: LockManager, name: str, *, within: float | timedelta) -
         ConfigurationError: `within` cannot be; this task holds the name; or a store or manager without tickets.
         LockLost: `within` was over before the answers had come.
 
-    Cancellation: nothing is reserved once the undo, which is written at once, has arrived. Cost: two round trips, or
+    Cancellation: the reservation is given back at once; in an outage it ends with `within`. Cost: two round trips, or
     one if the name is taken.
 
     Example:

@@ -209,9 +209,9 @@ class Once:
         If Redis is unreachable when `fn` has returned, the run still counts as a success: that is written once the
         connection is back, unless another run has begun by then.
 
-        Cancellation: `fn` is cancelled, and its run interrupted; before `fn` began, the window is as it was once the
-        undo, which is written at once, has arrived. Cost: one round trip if the window has had its run; otherwise five
-        (look, lock, begin, end, release), or two more than the first if another one has the lock just now.
+        Cancellation: `fn` is cancelled, and its run interrupted; before `fn` began, the window is as it was.
+        Cost: one round trip if the window has had its run; otherwise five (look, lock, begin, end, release), or two
+        more than the first if another one has the lock just now.
         """
         check_takes(fn, "a job", "the lease")
         entered = await self._enter()

@@ -13,7 +13,7 @@ from ..scripts.redisson.latch import RLatchCalls
 class RCountDownLatch(CountDown):
     """`RedissonClient.getCountDownLatch(name)`: it opens with the last count. Comes from `Redisson.count_down_latch()`.
 
-    On this wire an open latch is nothing at all. So a latch that nobody has set yet is open, too: whoever waits must
+    To Redisson an open latch is no latch at all. So one that nobody has set yet is open, too: whoever waits must
     know that it was set. It can be set again when it is open, and it never expires.
 
     Args:
@@ -49,7 +49,7 @@ class RCountDownLatch(CountDown):
     async def count_down(self) -> int:
         """Count down by one: `countDown()`. An open one stays as it is.
 
-        It is written once: the wire has no place for what would tell a second copy from another count.
+        It is sent once: Redisson has no place for what would tell a repeated request from another count.
 
         Returns:
             How many counts are missing now; 0: it is open.

@@ -32,7 +32,7 @@ class RLockInfo(Record):
 class RLock(Reentrant):
     """`RedissonClient.getLock(name)`, which is also `getSpinLock(name)`. Comes from `Redisson.lock()`.
 
-    Use it like a `Lock`. On this wire there is no queue: whoever waits is notified of a release, and they race. So no
+    Use it like a `Lock`. Redisson has no queue for it: all who wait are told of a release, and race. So no
     order is kept, and no bound on the wait. A lease has no fence, and `abandoned` is never true.
 
     Args:

@@ -37,7 +37,7 @@ class RPermitExpirableSemaphore(Permits):
     of its holder. Comes from `Redisson.permit_expirable_semaphore()`.
 
     Use it like a `Semaphore`: here leases are renewed, so that `ttl` says how soon those of a dead process come back.
-    In Java nobody renews them. On this wire there is no queue: whoever waits is notified of free permits, and they
+    In Java nobody renews them. Redisson has no queue for them: all who wait are told of free permits, and they
     race. So small requests can starve a large one. Whoever asks for more than there are waits until somebody sets more.
     A lease has no fence.
 

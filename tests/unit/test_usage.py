@@ -170,6 +170,8 @@ ATTRIBUTES: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "unlock": (lambda locks: locks.lock("a"), "call lock.release()"),
     "is_owned": (lambda locks: locks.lock("a"), "call lock.owned()"),
+    "try_lock": (lambda locks: locks.lock("a"), "call lock.try_acquire()"),
+    "force_unlock": (lambda locks: locks.lock("a"), "call await lock.force_release()"),
     "reset": (lambda locks: locks.lock("a"), "call await lock.force_release()"),
     "value": (lambda locks: locks.semaphore("a", 2), "call await semaphore.available()"),
     "acquire": (lambda locks: locks, "locks have it: locks.lock(name).acquire()"),

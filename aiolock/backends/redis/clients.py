@@ -351,7 +351,9 @@ def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
 def _no_client(source: object) -> ConfigurationError:
     kind = f"{type(source).__module__}.{type(source).__qualname__}"
     return ConfigurationError(
-        "", f"a URL, a redis.asyncio.Redis or a valkey.asyncio.Valkey of one server is needed, not {kind}"
+        "",
+        f"a URL, a redis.asyncio.Redis or a valkey.asyncio.Valkey of one server is needed, not {kind} (for several"
+        " servers there are LockManager.cluster(), sentinel() and quorum())",
     )
 
 
