@@ -32,9 +32,11 @@ GHOSTS = ("cut", "cut", "cut", "cut", "cancel", "cancel")
 
 
 def draw(seed: int | str) -> Plan:
-    """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen
-    about a queue that is lost, one in sixteen about names that stay taken after their release, one in sixteen about
-    jobs, and one in sixteen about priorities. That of "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a database.
+    """Return the plan of a seed; one in eight is about hand-offs, one in eight about blocked loops, one in sixteen each
+    about a queue that is lost, names that stay taken after their release, jobs, and priorities.
+
+    That of "redisson:7" is that of 7, in which each primitive is Redisson's; that of "rows:7" is that of 7, in a
+    database.
     """
     wire, _, number = str(seed).rpartition(":")
     if wire == "rows":
