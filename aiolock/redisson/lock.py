@@ -68,7 +68,7 @@ class RLock(Reentrant):
         return RLockInfo(held.owner, held.depth, max(0, held.pttl) / 1000, held.fence or None)
 
     async def force_release(self) -> bool:
-        """End it, whoever holds it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
+        """End the hold, whoever has it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
 
         A holder of yours that has had it for 0.1 s is notified at once, and its guarded block cancelled; one that has
         just got it is notified after that.

@@ -97,7 +97,7 @@ class Lease(Renamed):
         """True once the lease is lost, by the clock; stays true. No I/O, and works in any thread.
 
         Raises:
-            ConfigurationError: in a forked child; so do all looks but `name`, `fence` and `abandoned`.
+            ConfigurationError: in a forked child, where only `name`, `fence` and `abandoned` can be read.
         """
         return self._core.lost
 
@@ -122,7 +122,7 @@ class Lease(Renamed):
             seconds: how long your next step may take.
 
         Raises:
-            LockLost: it is already lost, or has less time left (then for EXPIRED, and the lease itself lives on).
+            LockLost: it is already lost, or has less time left (then the reason is EXPIRED, and the lease lives on).
             NotOwned: it was released or detached.
             ConfigurationError: not a number of seconds, or less than 0.
 

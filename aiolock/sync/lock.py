@@ -60,10 +60,10 @@ class Lock(Looking, Reentrant, Vacancy):
         return self._portal.call(self.name, lambda: self._core.request_release(grace, force=force))
 
     def force_release(self) -> bool:
-        """End it, whoever holds it; the holder learns of it at once. The next waiter enters.
+        """End the hold, whoever has it; the holder learns of it at once. The next waiter enters.
 
-        This is a way in which two blocks can overlap: a task is cancelled when its process has learned of it, and a
-        thread runs on to its next look at the lease. If the resource checks fences, it refuses both from now on.
+        Two blocks can overlap: a task is cancelled when its process has learned of it, and a thread runs on to its next
+        look at the lease. If the resource checks fences, it refuses both as soon as it has seen the next one's.
 
         Returns:
             True if it was held.

@@ -57,7 +57,7 @@ class RLock(Reentrant):
         return self._portal.call(self.name, self._core.info)
 
     def force_release(self) -> bool:
-        """End it, whoever holds it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
+        """End the hold, whoever has it: `forceUnlock()`. A holder in Java learns of it when it unlocks.
 
         Returns:
             True if it was held.
