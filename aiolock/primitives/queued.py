@@ -9,7 +9,7 @@ from ..core.policy import check_duration
 from ..scripts.outcomes import Standing
 from ..scripts.queue import QueueCalls
 from .base import Primitive
-from .revocation import AT_ONCE, outlasting
+from .revocation import AT_ONCE, outlasting, parts
 
 
 class Queueing(Primitive):
@@ -60,21 +60,16 @@ class Queueing(Primitive):
         """
         seconds = check_duration(self.name, "grace", grace)
         self._runtime.backend.abilities.need_scripts(self.name, "requests to all holders")
-        holders: list[str] = []
-        at, seen = 0, AT_ONCE
-        while seen == AT_ONCE:
-            seen, asked = await self._ask(at)
-            at, holders = at + seen, holders + asked
-
-        async def still(part: Sequence[str]) -> list[str]:
-            return (await self._ask(0, part))[1]
-
+        # All are named before one is asked: a place in their order changes with each that ends or renews.
+        held = await self._ask(())
+        holders = held[:AT_ONCE]
+        for part in parts(held[AT_ONCE:]):
+            holders += await self._ask(part)
         clock = self._runtime.clock
-        holders = await outlasting(clock, clock.now() + seconds, holders, still)
-        return not holders
+        return not await outlasting(clock, clock.now() + seconds, holders, self._ask)
 
-    async def _ask(self, at: int, owners: Sequence[str] = ()) -> tuple[int, list[str]]:
-        return await self._runtime.ask(self._calls.request_release(at, owners), "asking for the release of")
+    async def _ask(self, owners: Sequence[str]) -> list[str]:
+        return await self._runtime.ask(self._calls.request_release(owners), "asking for the release of")
 
     async def _standing(self) -> Standing:
         """Return the state of the name."""

@@ -36,11 +36,11 @@ async def request_release(runtime: Runtime, names: Sequence[LockCalls], grace: f
         return [hold for hold, asked in zip(part, again, strict=True) if asked.owner == hold[1].owner]
 
     holds: list[tuple[LockCalls, Asked]] = []
-    for part in _parts(names):
+    for part in parts(names):
         asked = await _together(_ask_holder(runtime, calls) for calls in part)
         holds += [hold for hold in zip(part, asked, strict=True) if hold[1].owner]
     holds = await outlasting(runtime.clock, until, holds, still)
-    for rest in _parts(holds if force else ()):
+    for rest in parts(holds if force else ()):
         await _together(runtime.ask(calls.force_release(asked.fence), "force-releasing") for calls, asked in rest)
     return force or not holds
 
@@ -60,11 +60,12 @@ async def outlasting(
     while holds and (left := until - clock.now()) > 0:
         await pause(clock, min(interval, left))
         interval = min(2 * interval, LONGEST)
-        holds = [hold for part in _parts(holds) for hold in await still(part)]
+        holds = [hold for part in parts(holds) for hold in await still(part)]
     return holds
 
 
-def _parts(whole: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(whole: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut it into those that are asked at once."""
     return (whole[at : at + AT_ONCE] for at in range(0, len(whole), AT_ONCE))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, LockManager
+from aiolock import ConfigurationError, Lease, LockManager, Semaphore
+from aiolock.primitives.revocation import AT_ONCE
 
 from .places import Place
 
@@ -58,7 +60,7 @@ async def test_a_message_that_was_lost_is_sent_again(locks: LockManager, others:
 
 @pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
 async def test_more_holders_than_one_request_looks_at(locks: LockManager, place: Place) -> None:
-    """Kept by the loop over `at`."""
+    """Kept by the loop over `parts`."""
     pool = locks.semaphore(NAME, 600)
     async with AsyncExitStack() as stack:
         leases = [await stack.enter_async_context(pool.acquire()) for _ in range(520)]
@@ -66,6 +68,35 @@ async def test_more_holders_than_one_request_looks_at(locks: LockManager, place:
         async with asyncio.timeout(ENOUGH):
             await asyncio.gather(*(lease.wait_wanted() for lease in leases))
     assert await pool.request_release()
+
+
+@pytest.mark.parametrize("place", ["memory", "redis"], indirect=True)
+async def test_holders_that_leave_while_the_others_are_asked(
+    locks: LockManager, others: LockManager, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is passed over, and True means that all have ended. Kept by request_release.lua: it tells all who hold."""
+    pool, ask = others.semaphore(NAME, 600), Semaphore._ask
+    ended: list[Lease] = []
+    left = asyncio.Event()
+
+    async def hold(lease: Lease) -> None:
+        async with lease:
+            await lease.wait_wanted()
+        ended.append(lease)
+        if len(ended) >= AT_ONCE:
+            left.set()
+
+    async def see_them_leave(*args: Any) -> Any:
+        answer = await ask(*args)
+        await left.wait()
+        return answer
+
+    monkeypatch.setattr(Semaphore, "_ask", see_them_leave)
+    async with asyncio.timeout(ENOUGH), asyncio.TaskGroup() as group:
+        for _ in range(520):
+            group.create_task(hold(await locks.semaphore(NAME, 600).acquire()))
+        assert await pool.request_release(grace=60.0)
+        assert await pool.used() == 0
 
 
 async def test_what_cannot_be(locks: LockManager) -> None:

@@ -75,7 +75,7 @@ SITUATIONS = {
     "transfer missing": Situation((), (), (), TRANSFER, Missing, AFTER_ALL),
     "renew": Situation(("m:1",), (), ("n:2",), NAME.renew_many([NAME.renewal("m:1", FENCE, 2 * TTL)]), Renewed),
     "force_release": Situation(("m:1",), (), ("n:2",), NAME.force_release(), Ended, AFTER_ALL),
-    "request_release": Situation(("m:1",), (), ("n:2",), NAME.request_release(), tuple, frozenset({"publish"})),
+    "request_release": Situation(("m:1",), (), ("n:2",), NAME.request_release(), str, frozenset({"publish"})),
     "set_capacity": Situation(("m:1",), (), ("n:2", "n:3"), NAME.set_capacity(2), int, AFTER_ALL),
     "info": Situation(("m:1",), (), ("n:2",), NAME.info("n:2"), tuple),
 }

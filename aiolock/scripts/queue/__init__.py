@@ -143,11 +143,9 @@ class QueueCalls:
     def force_release(self) -> Call[Ended]:
         return Call(self.name, FORCE_RELEASE, self._keys.queue, (self._channel, self._capacity))
 
-    def request_release(self, at: int = 0, owners: Sequence[str] = ()) -> Call[tuple[int, list[str]]]:
-        """Ask these owners to finish, or all that hold, from number `at` on. The answer says how many were looked at,
-        and who was asked.
-        """
-        args: tuple[Arg, ...] = (self._channel, self._capacity, at, *owners)
+    def request_release(self, owners: Sequence[str] = ()) -> Call[list[str]]:
+        """Ask these owners to finish, or the first of all that hold. The answer says who holds: of these, or of all."""
+        args: tuple[Arg, ...] = (self._channel, self._capacity, *owners)
         return Call(self.name, REQUEST_RELEASE, self._keys.queue, args)
 
     def set_capacity(self, capacity: int) -> Call[int]:

@@ -82,9 +82,8 @@ def _held(reply: list[Reply]) -> Held:
     return Held(as_text(owner), as_number(depth), as_number(pttl), as_number(fence), as_text(process))
 
 
-def request_release(reply: Reply) -> tuple[int, list[str]]:
-    seen, owners = as_list(reply)
-    return as_number(seen), [as_text(owner) for owner in as_list(owners)]
+def request_release(reply: Reply) -> list[str]:
+    return [as_text(owner) for owner in as_list(reply)]
 
 
 def force_release(reply: Reply) -> Ended:
