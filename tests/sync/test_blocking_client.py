@@ -9,6 +9,7 @@ import redis
 import redis.asyncio
 import valkey
 
+import aiolock
 from aiolock import ConfigurationError
 from aiolock.backends.redis.blocking import source_of
 from aiolock.sync import LockManager
@@ -53,3 +54,8 @@ def test_what_is_no_client() -> None:
     for source in (redis.Redis().pipeline(), 7):
         with pytest.raises(ConfigurationError, match=r"a redis\.asyncio\.Redis"):
             LockManager(source)  # type: ignore[arg-type]
+
+
+def test_the_asynchronous_manager_says_where_it_belongs() -> None:
+    with pytest.raises(ConfigurationError, match=r"not redis\.client\.Redis \(aiolock\.sync\.LockManager takes"):
+        aiolock.LockManager(redis.Redis())  # type: ignore[call-overload]
