@@ -122,7 +122,6 @@ def check_name(name: object) -> str:
         shown = name if len(name) < 40 else f"{name[:40]}…"
         raise ConfigurationError(
             shown,
-            f"the name {shown!r} has {size} bytes of UTF-8; 1 to {MAX_NAME_BYTES} are allowed"
-            + (": hash a longer one" if size else ""),
+            f"the name {shown!r} has {size} bytes of UTF-8; 1 to {MAX_NAME_BYTES} are allowed: hash a longer one",
         )
     return name

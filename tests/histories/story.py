@@ -45,11 +45,11 @@ def stay(pid: int, kind: str, name: str, since: float, until: float | None, fenc
 
 
 def miss(pid: int, kind: str, name: str, since: float, until: float, reason: str, **more: Any) -> list[Event]:
-    """A task asks, and does not get it."""
-    op = more.pop("op", None) or next(numbers)
+    """A task asks, and does not get it; or loses it before it has all its answers, `how` lost."""
+    op, how = more.pop("op", None) or next(numbers), more.pop("how", "missed")
     return [
         _note(pid, op, "began", since, kind=kind, names=list(name), **more),
-        _note(pid, op, "ended", until, how="missed", reason=reason),
+        _note(pid, op, "ended", until, how=how, reason=reason),
     ]
 
 

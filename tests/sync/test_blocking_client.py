@@ -57,5 +57,5 @@ def test_what_is_no_client() -> None:
 
 
 def test_the_asynchronous_manager_says_where_it_belongs() -> None:
-    with pytest.raises(ConfigurationError, match=r"not redis\.client\.Redis \(aiolock\.sync\.LockManager takes"):
+    with pytest.raises(ConfigurationError, match=r"blocking client: give it to aiolock\.sync"):
         aiolock.LockManager(redis.Redis())  # type: ignore[call-overload]

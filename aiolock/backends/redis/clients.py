@@ -350,12 +350,12 @@ def settings_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _no_client(source: object) -> ConfigurationError:
     kind = f"{type(source).__module__}.{type(source).__qualname__}"
-    where = "for several servers there are LockManager.cluster(), sentinel() and quorum()"
     if kind in ("redis.client.Redis", "valkey.client.Valkey"):
-        where = "aiolock.sync.LockManager takes a blocking client"
+        return ConfigurationError("", f"{kind} is a blocking client: give it to aiolock.sync.LockManager")
     return ConfigurationError(
         "",
-        f"a URL, a redis.asyncio.Redis or a valkey.asyncio.Valkey of one server is needed, not {kind} ({where})",
+        f"a URL, a redis.asyncio.Redis or a valkey.asyncio.Valkey of one server is needed, not {kind} (for several"
+        " servers there are LockManager.cluster(), sentinel() and quorum())",
     )
 
 
