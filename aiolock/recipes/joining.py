@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..clock import pause
@@ -121,10 +122,17 @@ def _result(result: object) -> str:
     try:
         text = json.dumps({"result": result}, separators=(",", ":"))
         why = "" if len(text) <= LARGEST else f"it has {len(text)} characters of JSON, and {LARGEST} are allowed"
-    except (TypeError, ValueError, RecursionError) as error:
-        why = str(error)
+    except Exception as error:  # a result has code of its own, and its call has not failed
+        why = _text(error)
     return json.dumps({"unfit": why[:500]}) if why else text
 
 
 def _error(error: BaseException) -> str:
-    return json.dumps({"error": [type(error).__name__, str(error)[:1000]]})
+    return json.dumps({"error": [type(error).__name__, _text(error)[:1000]]})
+
+
+def _text(error: BaseException) -> str:
+    with suppress(Exception):  # it would hide what happened
+        if text := str(error):
+            return text
+    return f"{type(error).__name__} without a text"

@@ -124,7 +124,28 @@ async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, 
     assert len(work.fences) == 1
 
 
-@pytest.mark.parametrize(("result", "why"), [(object(), "not JSON serializable"), ("x" * LARGEST, "are allowed")])
+class Odd(dict[str, int]):
+    """A result that has no JSON, and says so in its own way."""
+
+    def items(self) -> Any:
+        raise ZeroDivisionError
+
+
+class OddError(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        (object(), "not JSON serializable"),
+        ("x" * LARGEST, "are allowed"),
+        (Odd(a=1), "on: ZeroDivisionError without a text;"),
+    ],
+)
 async def test_what_cannot_be_passed_on(
     locks: LockManager, others: LockManager, work: Work, result: object, why: str
 ) -> None:
@@ -139,6 +160,20 @@ async def test_what_cannot_be_passed_on(
     with pytest.raises(JoinFailed, match=why) as caught:
         await second
     assert caught.value.error is None
+
+
+async def test_an_error_without_a_text(locks: LockManager, others: LockManager, work: Work) -> None:
+    """It is the one that is raised, and the others do not run the function again. Kept by `_text`."""
+    work.error = OddError()
+    calls = [asyncio.create_task(work.of(locks)())]
+    await work.begun.wait()
+    calls += [asyncio.create_task(work.of(manager)()) for manager in (locks, others)]
+    await joined(others)
+    work.go.set()
+    first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+    assert first is second is work.error
+    assert isinstance(third, JoinFailed)
+    assert (third.error, len(work.fences)) == ("OddError", 1)
 
 
 async def test_a_call_that_does_not_come_to_its_end(locks: LockManager, others: LockManager, work: Work) -> None:
