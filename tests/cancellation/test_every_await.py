@@ -313,6 +313,29 @@ async def test_a_name_that_stays_taken(turns: int) -> None:
     assert await run_every_way(scenario) > 20
 
 
+@pytest.mark.parametrize("turns", [0, 2, 4, 5, 8])
+async def test_one_that_passes_another(turns: int) -> None:
+    """Who was passed gets in all the same, whatever becomes of the other. Kept by pass_others, Gate.leave."""
+
+    async def scenario(world: World) -> None:
+        async def passed() -> None:
+            async with world.locks.lock("a"):
+                pass
+
+        async with held_by_peer(world, turns):
+            other = asyncio.create_task(passed())
+
+            async def wait() -> None:
+                await asyncio.wait_for(other, 60.0)
+
+            world.after.append(wait)
+            await asyncio.sleep(0)
+            async with world.locks.lock("a", priority=1):
+                await body(world)
+
+    assert await run_every_way(scenario) > 20
+
+
 async def test_a_wait_that_expiry_ends() -> None:
     async def prepare(world: World) -> None:
         lease = await world.peer.lock("a", ttl=2.0, renew=False).acquire()

@@ -420,3 +420,34 @@ def doubt(slow: Tricky, script: str) -> None:
         return busy()
 
     slow._execute = once  # type: ignore[method-assign]
+
+
+# Priority.
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("after", range(12))
+async def test_one_that_passes_around_the_moment_of_the_grant(
+    mine: LockManager, peer: LockManager, slow: Tricky, crew: Crew, after: int, stays: bool
+) -> None:
+    """One of them is inside, with its own terms, and then the other; also if the one that passes gives up."""
+    lease = await peer.lock("a").acquire()
+    (old,) = await queue_up(crew, mine.lock("a", metadata="old"), 1, slow)
+    lease.release()
+    await turns(after)
+    new = Holder(crew, mine.lock("a", priority=1, metadata="new"))
+    await turns(after % 5)
+    if not stays:
+        await give_up(new, slow)
+        assert inside([old]) == [True]
+        await old.end()
+        return
+    await settle(slow)
+    order = [old, new] if inside([old])[0] else [new, old]
+    for holder in order:
+        assert inside([holder]) == [True]
+        info = await peer.lock("a").info()
+        assert info is not None
+        assert info.metadata == ("old" if holder is old else "new")
+        await holder.end()
+        await settle(slow)
