@@ -46,7 +46,8 @@ class Lock(Looking, Reentrant, Vacancy):
     """A reentrant lock across processes. Comes from `LockManager.lock()`; cheap, reusable, shareable between tasks.
 
     Processes queue for it on the server, each with one place for all its tasks, and take turns. Within a process tasks
-    go first come, first served. So no waiter starves, and a hand-off wakes only the next one.
+    go by their `priority`, and those with the same one first come, first served. So no waiter starves, and a hand-off
+    wakes only the next one.
 
     `async with lock as lease:` waits as `acquire()` does, and cancels its body if the lease is lost; the block then
     raises `LockLost` at its end. You may cancel it anywhere: a grant that no task takes is undone.
