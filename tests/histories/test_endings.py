@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .story import fault, found, history, killed, miss, plan, stalled, stay
+from .story import act, fault, found, history, killed, miss, plan, stalled, stay
 
 QUICK = plan(request_timeout=1.0, ttl=2.0, patience=3.0)
 HEALED = {"event": "healed", "pid": 0, "at": 20.0}
@@ -24,6 +24,7 @@ WAITS = stay(1, "lock", "a", 24, 25, asked=19)
         [LOST, stalled(1, 11, 11.5)],
         [LOST, stalled(0, 11, 11.5)],
         [stay(1, "lock", "a", 11, 12, how="lost", reason="MAX_HOLD")],
+        [stay(1, "lock", "a", 11, 12, how="lost", reason="TAKEN_OVER"), act(2, "force", "a", 11.9, 12.1)],
         [miss(1, "reserve", "r", 11, 11.5, "UNREACHABLE", how="lost", within=0.5)],
         [stay(1, "lock", "a", 11, None), killed(1, 12)],
         [WAITS, HEALED, fault(21, 22)],
@@ -44,6 +45,8 @@ def test_good_ones(told: list[Any]) -> None:
         ([LOST], "nothing was wrong"),
         ([miss(1, "reserve", "r", 11, 11.5, "UNREACHABLE", how="lost", within=3.0)], "nothing was wrong"),
         ([LOST, fault(1, 2), stalled(2, 11, 12)], "nothing was wrong"),
+        ([LOST, act(2, "force", "b", 11, 11.1)], "nothing was wrong"),
+        ([LOST, act(2, "force", "a", 12.5, 12.6)], "nothing was wrong"),
         ([stay(1, "lock", "a", 11, None)], "never ended"),
         ([WAITS, HEALED], "after all was well"),
         ([{"event": "failed", "pid": 1, "at": 1.0, "text": "Traceback"}], "Traceback"),

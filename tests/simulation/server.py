@@ -189,7 +189,8 @@ class Server:
             self.forced(held.holder, held.fence)
         for owner in on_redisson:
             self.forced(owner, 0)
-        if script.name == "release" and str(as_text(reply)).startswith("released"):
+        given = script.name == "release" and "back" in words[keys:]  # only what it had reserved: it waits on
+        if script.name == "release" and not given and str(as_text(reply)).startswith("released"):
             self.released.add(words[keys:][0])
         self.world.note(script.name, f"{number}: {short(words[keys:])} -> {short(reply)}", connection.name)
         self._around("after", number, connection.process)

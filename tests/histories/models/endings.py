@@ -68,7 +68,10 @@ def _loss(history: History, attempt: Attempt) -> Violation | None:
         return None
     if attempt.kind == "reserve" and attempt.ended > attempt.began + 0.9 * attempt.within - EARLY:
         return None  # its time was over before it had its answers
-    period = Period(min(attempt.granted, attempt.ended) - history.plan.get("ttl", 30.0), attempt.ended)
+    inside = Period(min(attempt.granted, attempt.ended), attempt.ended)
+    if any(force.meets(inside) for name in attempt.names for force in history.forced(name)):
+        return None
+    period = Period(inside.since - history.plan.get("ttl", 30.0), attempt.ended)
     if history.calm(period) and not history.stood_still(attempt.pid, period):
         return Violation.of(MODEL, f"{attempt} was lost ({attempt.reason}), though nothing was wrong", attempt)
     return None
