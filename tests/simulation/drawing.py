@@ -111,8 +111,9 @@ def _hurrying(plan: Plan, dice: Random) -> Plan:
         return replace(one, priority=dice.choice((0, 0, 1, 1, 2, 100))) if one.what in IN_ORDER else one
 
     workers = tuple(replace(worker, steps=tuple(map(step, worker.steps))) for worker in plan.workers)
-    calm = {"faults": (), "spikes": 0.0} if alone and dice.random() < 0.8 else {}
-    return replace(plan, workers=workers, **calm)
+    plan = replace(plan, workers=workers)
+    calm = alone and dice.random() < 0.8
+    return replace(plan, faults=(), spikes=0.0, request_timeout=max(plan.request_timeout, 1.0)) if calm else plan
 
 
 def _working(plan: Plan, dice: Random) -> Plan:
