@@ -53,10 +53,10 @@ async def test_a_name_that_starts_to_mean_another_server(
             assert trio.held() == [True] * 3
 
 
-async def test_real_servers_identify_themselves(three_servers: list[RedisServer]) -> None:
-    one, two, _ = three_servers
-    port = one.url.rpartition(":")[2]
-    urls = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", two.url]
+async def test_real_servers_identify_themselves(redis_server: RedisServer) -> None:
+    """The third one is away, so that no majority is there before both have said who they are."""
+    port = redis_server.url.rpartition(":")[2]
+    urls = [f"redis://127.0.0.1:{port}", f"redis://localhost:{port}", "redis://127.0.0.1:1"]
     with pytest.raises(
         ConfigurationError, match=r"node 1 \(127.0.0.1:\d+\) and node 2 \(localhost:\d+\)|node 2 .* and node 1"
     ):
