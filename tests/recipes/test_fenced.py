@@ -135,7 +135,7 @@ def docs(path: Path) -> list[int]:
 
 def later(path: Path, fence: int) -> None:
     """A later holder has committed."""
-    look(path, "INSERT OR REPLACE INTO aiolock_fences VALUES (?, ?)", KEY, fence)
+    look(path, "INSERT OR REPLACE INTO aiolock_fences (lock, fence) VALUES (?, ?)", KEY, fence)
 
 
 async def write(connection: Any, number: int) -> None:
@@ -351,14 +351,21 @@ async def test_the_fence_is_written_first_and_last(locks: LockManager, path: Pat
     ):
         session.add(Doc(id=1))
     await engine.dispose()
-    fence = ["INSERT INTO aiolock_fences", "SELECT 1 FROM aiolock_fences", "COMMIT"]
-    block = ["SAVEPOINT aiolock_fenced", "INSERT INTO doc", "RELEASE SAVEPOINT aiolock_fenced"]
+    found = "SELECT written, 0 FROM aiolock_fences"
     assert [re.split(r" [(W]", text)[0] for text in said] == [
         "BEGIN IMMEDIATE",
-        *fence,
+        "INSERT INTO aiolock_fences",
+        found,
+        "SAVEPOINT aiolock_fenced",
+        "COMMIT",
         "BEGIN IMMEDIATE",
-        *block,
-        *fence,
+        "ROLLBACK TO SAVEPOINT aiolock_fenced",
+        "SAVEPOINT aiolock_fenced",
+        "INSERT INTO doc",
+        "RELEASE SAVEPOINT aiolock_fenced",
+        "UPDATE aiolock_fences SET written = ?",
+        found,
+        "COMMIT",
     ]
 
 

@@ -13,7 +13,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from aiolock import ConfigurationError, LockLost, LockManager, TransactionError, fenced, sync
-from aiolock.recipes.fenced_transaction import FENCES_TABLE_OF_MYSQL
+from aiolock.recipes.fences_table import FENCES_TABLE_OF_MYSQL
 from aiolock.testing import MemoryBackend
 from tests.databases.mysql.database import MySQLDatabase
 
@@ -54,7 +54,7 @@ async def test_what_the_holder_writes_stays(locks: LockManager, database: MySQLD
             async with fenced(lease, connection):
                 await say(connection, f"INSERT INTO doc VALUES({number})")
     assert database.run("SELECT id FROM doc ORDER BY id") == [(1,), (2,)]
-    assert database.run("SELECT * FROM aiolock_fences") == [(b"aiolock:lock:{doc}", lease.fence)]
+    assert database.run("SELECT `lock`, fence FROM aiolock_fences") == [(b"aiolock:lock:{doc}", lease.fence)]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -113,8 +113,8 @@ class Paused:
             lease.release()
 
     async def _raise(self, link: Any, fence: int) -> None:
-        sql = "INSERT INTO aiolock_fences VALUES ('aiolock:lock:{doc}', $1) ON CONFLICT (lock) DO UPDATE SET fence = $1"
-        await link.execute(sql, fence)
+        values = "(lock, fence) VALUES ('aiolock:lock:{doc}', $1)"
+        await link.execute(f"INSERT INTO aiolock_fences {values} ON CONFLICT (lock) DO UPDATE SET fence = $1", fence)
 
 
 async def next_holder(locks: LockManager, dsn: str) -> None:
@@ -176,7 +176,7 @@ async def test_a_paused_holder_that_has_written_does_not_keep_the_next_one_waiti
     paused.go_on.set()
     with pytest.raises(LockLost, match="was lost") as lost:
         await one
-    assert "the database has ended the transaction itself" in lost.value.__notes__[0]
+    assert "the connection was lost, and its transaction with it" in lost.value.__notes__[0]
 
 
 async def test_a_loss_is_told_although_the_session_is_gone(locks: LockManager, dsn: str) -> None:
@@ -195,7 +195,7 @@ async def test_a_loss_is_told_although_the_session_is_gone(locks: LockManager, d
         with pytest.raises(LockLost) as lost:
             async with fenced(lease, link):
                 await outlast()
-        assert "the database has ended the transaction itself" in lost.value.__notes__[0]
+        assert "the connection was lost, and its transaction with it" in lost.value.__notes__[0]
     lease.release()
     assert written() == ""
 
