@@ -21,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 import aiolock.sync
 from aiolock import AiolockError, ConfigurationError, LockManager, fenced
 from aiolock.recipes.fences_table import FENCES_TABLE, FENCES_TABLE_OF_MYSQL
-from aiolock.recipes.transactions import finished
+from aiolock.recipes.transactions import Alchemy, finished
 from aiolock.testing import MemoryBackend
 from tests.databases.database import Database
 from tests.databases.mysql.database import MySQLDatabase
@@ -195,6 +195,26 @@ def test_what_another_connection_sees(mode: Mode, place: Place, lease: Any) -> N
         place.run("UPDATE aiolock_fences SET fence = fence")  # nobody has it locked
         place.run("INSERT INTO doc VALUES (2)")
     assert isinstance(error, ConfigurationError) is mode.refused
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(mode, id=mode.database) for mode in MODES if mode.name == f"joined-{JOINING[0]}"],
+)
+@pytest.mark.filterwarnings("ignore:memory")
+def test_the_database_is_asked(mode: Mode, place: Place, lease: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the layer says: no first transaction outlives its COMMIT. Kept by FencedTransaction._begin."""
+    monkeypatch.setattr(Alchemy, "busy", False)
+    with mode.connect(place.url) as connection:
+        with (
+            pytest.raises(ConfigurationError, match="COMMIT ends no transaction of the database"),
+            aiolock.sync.fenced(lease, connection),
+        ):
+            pytest.fail("it began")
+        connection.rollback()
+        if mode.database == "postgresql":
+            connection.connection().rollback()
+    assert place.run("SELECT id FROM doc") == []
 
 
 @NEWER
