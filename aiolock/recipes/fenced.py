@@ -99,7 +99,7 @@ def fenced(lease: Lease, connection: C) -> FencedBlock[C]:
 
     Cancellation: the transaction is rolled back, even after a loss: see `lease.shielded()`. In COMMIT it comes too late
     for that: ask `committed()`. Cost: a transaction of one statement before your block, and a savepoint and two
-    statements in its transaction; ROUNDTRIPS round trips more in PostgreSQL, none on the server of the lock.
+    statements in its transaction; seven round trips more in PostgreSQL, none on the server of the lock.
 
     Example:
         ```python

@@ -96,7 +96,10 @@ class FencedTransaction:
             )
         unfit = own.unfit()
         if unfit is None and own.busy:
-            unfit = "it is in a transaction already: commit that before, or give another connection"
+            unfit = (
+                "it is in a transaction already: commit that before, or give another connection; with "
+                "sqlite3.connect(autocommit=False) it is in one at any time"
+            )
         if unfit is not None:
             raise self._unusable(unfit)
 

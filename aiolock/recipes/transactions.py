@@ -159,9 +159,9 @@ class Alchemy:
             driver = await self._connection.run_sync(_driver)
         else:
             driver = _driver(self._connection)
-        if _autocommit(driver) is not True and driver.in_transaction:  # by a listener of the user
+        if driver.in_transaction:  # by a listener of the user
             await self.execute(WRITING)
-        elif driver.isolation_level is None or _autocommit(driver) is True:  # then the driver's commit() does nothing
+        elif driver.isolation_level is None:
             raise Autocommitting
         else:
             await self.execute("BEGIN IMMEDIATE")
@@ -236,8 +236,6 @@ class SQLite:
         return bool(self._connection.in_transaction)
 
     def unfit(self) -> str | None:
-        if _autocommit(self._connection) is False:
-            return "with autocommit=False it is in a transaction at any time: open it without that"
         return None
 
     @asynccontextmanager
@@ -347,11 +345,6 @@ def _driver(connection: Connection) -> Any:
     """The connection of sqlite3 or aiosqlite that a session or a connection of SQLAlchemy uses."""
     own = connection.connection() if callable(connection.connection) else connection
     return own.connection.driver_connection
-
-
-def _autocommit(connection: Connection) -> object:
-    """What Python 3.12 and newer call so, of a connection of sqlite3 or aiosqlite, which does not pass it on."""
-    return getattr(getattr(connection, "_conn", connection), "autocommit", None)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def fenced(lease: Lease, connection: C) -> FencedBlock[C]:
             committed or rolled back itself.
         CommitUnknown: COMMIT got no answer, so it may have happened: ask `committed()`.
 
-    Cost: as `aiolock.fenced`; eight round trips more in PostgreSQL, none on the server of the lock.
+    Cost: as `aiolock.fenced`; seven round trips more in PostgreSQL, none on the server of the lock.
 
     Example:
         ```python

@@ -21,13 +21,13 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 import aiolock.sync
 from aiolock import AiolockError, ConfigurationError, LockManager, fenced
 from aiolock.recipes.fences_table import FENCES_TABLE, FENCES_TABLE_OF_MYSQL
-from aiolock.recipes.transactions import Alchemy, finished
+from aiolock.recipes.transactions import Alchemy
 from aiolock.testing import MemoryBackend
 from tests.databases.database import Database
 from tests.databases.mysql.database import MySQLDatabase
 from tests.databases.postgres.database import PostgresDatabase
 
-from .connections import of_alchemy, over_django, say
+from .connections import of_alchemy, say
 
 INSERT = "INSERT INTO doc VALUES (1)"
 JOINING = ("conditional_savepoint", "rollback_only", "control_fully", "create_savepoint")
@@ -180,7 +180,7 @@ def lease() -> Iterator[Any]:
 )
 @pytest.mark.filterwarnings("ignore:memory")
 def test_what_another_connection_sees(mode: Mode, place: Place, lease: Any) -> None:
-    """Kept by Alchemy.busy, _really_begin, and FencedTransaction._begin, which asks the database."""
+    """Kept by Alchemy.busy, and by FencedTransaction._begin, which asks the database."""
     error: AiolockError | None = None
     with mode.connect(place.url) as connection:
         try:
@@ -220,7 +220,7 @@ def test_the_database_is_asked(mode: Mode, place: Place, lease: Any, monkeypatch
 @NEWER
 @pytest.mark.parametrize("autocommit", [True, False])
 async def test_sqlalchemy_over_aiosqlite(tmp_path: Path, autocommit: bool) -> None:
-    """With True, its commit() does nothing, and there was no error. Kept by `_autocommit`, which looks through it."""
+    """With True, its commit() does nothing, and there was no error. Kept by FencedTransaction._begin."""
     place = File(tmp_path)
     place.run(FENCES_TABLE)
     place.run("CREATE TABLE doc (id int PRIMARY KEY)")
@@ -233,7 +233,7 @@ async def test_sqlalchemy_over_aiosqlite(tmp_path: Path, autocommit: bool) -> No
         alchemy.AsyncSession(engine) as session,
     ):
         if autocommit:
-            with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+            with pytest.raises(ConfigurationError, match="COMMIT ends no transaction of the database"):
                 async with fenced(lease, session):
                     pytest.fail("it began")
         else:
@@ -242,27 +242,6 @@ async def test_sqlalchemy_over_aiosqlite(tmp_path: Path, autocommit: bool) -> No
         assert place.run("SELECT id FROM doc") == ([] if autocommit else [(1,)])
         place.run("INSERT INTO doc VALUES (2)")
     await engine.dispose()
-
-
-@NEWER
-@pytest.mark.filterwarnings("ignore:memory")
-def test_a_layer_that_nobody_knows(tmp_path: Path, lease: Any) -> None:
-    """Django's commit() does nothing either if its driver commits by itself: the database tells. Kept by `_begin`."""
-    place = File(tmp_path)
-    place.run(FENCES_TABLE)
-    place.run("CREATE TABLE doc (id int PRIMARY KEY)")
-
-    async def work() -> None:
-        async with over_django("sqlite", OPTIONS={"autocommit": True})(place.url) as connection:
-            with (
-                pytest.raises(ConfigurationError, match="COMMIT ends no transaction of the database"),
-                aiolock.sync.fenced(lease, connection),
-            ):
-                pytest.fail("it began")
-            place.run("INSERT INTO doc VALUES (2)")  # nobody has it locked
-
-    finished(work())
-    assert place.run("SELECT count(*) FROM aiolock_fences") == [(0,)]
 
 
 @pytest.mark.filterwarnings("ignore:memory")
