@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Accounts:
 
     def __init__(self, scheme: str, database: str, where: tuple[str, int]) -> None:
         self._scheme, self._database, self._where = scheme, database, where
+        logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # what it says of sessions that are ended on purpose
 
     async def increase(
         self, lease: Lease, stay: float, dice: random.Random, wrote: Callable[[float, bool | None], None]
