@@ -28,6 +28,7 @@ from .events import (
     WokeLate,
 )
 from .log import Line, Log
+from .owner import own_part
 from .repeats import Repeats
 
 LOCK = Log("aiolock.lock")
@@ -99,8 +100,7 @@ def values_of(event: Event) -> dict[str, object]:
     """What its record says about `event`, by the keys of its `extra`."""
     values: dict[str, object] = {KEYS.get(name, name): getattr(event, name) for name in _NAMES[type(event)]}
     if isinstance(event, HoldEvent | Granted):
-        # Its number in its manager. Whoever knows all of the id can act as the owner.
-        values["owner"] = event.owner.rpartition(":")[2]
+        values["owner"] = own_part(event.owner)
     if isinstance(event, Lost):
         values["loss_reason"] = event.reason.value
     elif isinstance(event, Refused | TimedOut):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from ..errors import AiolockError, BackendError, ConfigurationError
 from ..identity import identity
-from ..scripts.bid import AHEAD
+from ..owner import compose, manager_of, own_part
 
 
 class Process:
@@ -122,13 +122,12 @@ class Binding:
             liveness_ms: for how long its process counts as alive, if it queues: that is the other limit.
             priority: how far ahead of others it queues.
         """
-        ahead = f"{AHEAD}{priority}" if priority and liveness_ms else ""
-        return f"{self.id}:{mark}{next(self._owners)}{ahead}{f'~{ttl_ms}' if ttl_ms < liveness_ms else ''}"
+        most_ms = ttl_ms if ttl_ms < liveness_ms else 0
+        return compose(self.id, mark, next(self._owners), priority if liveness_ms else 0, most_ms)
 
     def is_own(self, owner: str) -> bool:
         """Whether the owner belongs to the one queue of this process with its name."""
-        manager, _, number = owner.partition(":")
-        return manager == self.id and number.isdecimal()
+        return manager_of(owner) == self.id and own_part(owner).isdecimal()
 
     def check(self, name: str) -> None:
         """Raise unless locks can be used here and now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..backends.base import NO_MESSAGES
 from ..clock import format_seconds
 from ..errors import BackendError, LossReason
+from ..owner import manager_of
 from .fences import whole
 from .holding.release import Release
 from .runtime import KINDS, Runtime
@@ -26,7 +27,7 @@ def decline(runtime: Runtime, owner: str, key: str, capacity: int = 1) -> None:
         key: a key of the name.
         capacity: what the name holds in all.
     """
-    if owner in runtime.holds or owner in runtime.ending or owner.partition(":")[0] != runtime.binding.id:
+    if owner in runtime.holds or owner in runtime.ending or manager_of(owner) != runtime.binding.id:
         return
     kind, name = runtime.keys.read(key) or ("", "")
     if kind not in KINDS:

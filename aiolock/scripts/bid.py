@@ -6,10 +6,6 @@ from typing import NamedTuple
 
 SLOTS = " #"
 """Between the process of an owner and the numbers of its permits."""
-AHEAD = "p"
-"""Between an owner's number and its priority."""
-STEP = 60.0
-"""Seconds by which one step of priority puts a waiter ahead of those that came before it; as join.lua and queue.lua."""
 
 
 class Bid(NamedTuple):
@@ -34,12 +30,6 @@ class Bid(NamedTuple):
     liveness_ms: int = 0
     counted: bool = True
     number: int = 0
-
-
-def came_at(owner: str, queue_number: float) -> float:
-    """When a waiter began to wait, in microseconds of the server, by its place in the queue."""
-    _, ahead, priority = owner.rpartition(":")[2].partition("~")[0].partition(AHEAD)
-    return queue_number + (int(priority) * STEP * 1_000_000 if ahead else 0)
 
 
 def told(metadata: str) -> tuple[str, str | None]:

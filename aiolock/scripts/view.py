@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from ..owner import manager_of
 from ..record import Record
 
 Command = tuple[str, ...]
@@ -146,7 +147,7 @@ class Look(NamedTuple):
 
 def short(owner: str) -> str:
     """What may be shown of an owner's id, which nobody else may know: the beginning of its manager's."""
-    return owner.partition(":")[0][:8]
+    return manager_of(owner)[:8]
 
 
 def text_of(reply: object) -> str:

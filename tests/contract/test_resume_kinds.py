@@ -15,19 +15,33 @@ from .places import Place, until
 NAME = "order:42"
 ENOUGH = 5.0
 
-KINDS: dict[str, Callable[[LockManager], Any]] = {
-    "fair": lambda locks: locks.fair_lock(NAME).acquire(),
-    "read": lambda locks: locks.rw_lock(NAME).read.acquire(),
-    "write": lambda locks: locks.rw_lock(NAME).write.acquire(),
-    "semaphore": lambda locks: locks.semaphore(NAME, 3).acquire(2),
+KINDS: dict[str, Callable[..., Any]] = {
+    "lock": lambda locks, **options: locks.lock(NAME, **options).acquire(),
+    "fair": lambda locks, **options: locks.fair_lock(NAME, **options).acquire(),
+    "read": lambda locks, **options: locks.rw_lock(NAME, **options).read.acquire(),
+    "write": lambda locks, **options: locks.rw_lock(NAME, **options).write.acquire(),
+    "semaphore": lambda locks, **options: locks.semaphore(NAME, 3, **options).acquire(2),
 }
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "first": {"priority": 100},
+    "brief": {"ttl": 1.5},
+    "both": {"priority": 1, "ttl": 1.5},
+    "no queue": {"priority": 1, "acquire_timeout": 0},
+}
+"""All of what an owner's id says of how it waits."""
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_it_moves_and_is_renewed_there(locks: LockManager, others: LockManager, place: Place, kind: str) -> None:
-    """Kept by core/runtime.py, to which each primitive adds itself, and `Ticket.weight`."""
-    lease = await KINDS[kind](locks)
-    ticket = await lease.detach()
+async def test_it_moves_and_is_renewed_there(
+    kind: str, options: dict[str, Any], locks: LockManager, others: LockManager, place: Place
+) -> None:
+    """Kept by core/runtime.py, to which each primitive adds itself, `Ticket.weight`, and `is_owner`: a ticket is
+    refused if the owner's id has more than that knows.
+    """
+    lease = await KINDS[kind](locks, **options)
+    ticket = await lease.detach(60.0)
     assert not locks._runtime.holds
     moved = await others.resume(ticket, ttl=30.0)
     assert moved.fence > lease.fence or kind == "read"

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from aiolock.scripts.bid import STEP, Bid, came_at
+from aiolock.owner import STEP, came_at
+from aiolock.scripts.bid import Bid
 from aiolock.scripts.outcomes import Granted, Passed, Queued
 from tests.support import locks as looks
 from tests.support.lock_calls import LIVENESS, TTL, Lock

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiolock import Lease
+from aiolock.owner import STEP
 from aiolock.primitives.kinds import FULL
-from aiolock.scripts.bid import STEP
 
 from .truth import PERMITS
 from .world import World

@@ -14,7 +14,7 @@ import aiolock
 
 PACKAGE = Path(aiolock.__file__).parent
 LAYERS = [
-    {"errors", "clock", "log", "events", "event_log", "identity", "record", "repeats", "usage", "__version__"},
+    {"errors", "clock", "log", "events", "event_log", "identity", "owner", "record", "repeats", "usage", "__version__"},
     {"scripts"},
     {"backends"},
     {"core"},

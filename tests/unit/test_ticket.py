@@ -29,6 +29,10 @@ def packed(body: str) -> str:
     [
         TICKET,
         LONGEST,
+        *(
+            replace(TICKET, owner=OWNER.replace(":17", own))
+            for own in (":f17", ":17p9", ":f17p100", ":17~300", ":f1p2~3")
+        ),
         *(replace(TICKET, name=name) for name in ("x", "a\nb\nc", "{a}%", "größe: 7 µm", "\0", "🔒" * 128)),
         replace(TICKET, tainted=True, db=3, namespace="shop:ä"),
     ],
@@ -73,6 +77,7 @@ def test_a_damaged_one_is_refused(tail: str) -> None:
         f"{PREFIX}é",
         TICKET.encode().replace("aiolock1.", "aiolock2."),
         packed("lock"),
+        *(replace(TICKET, owner=OWNER + odd).encode() for odd in ("q2", "p0", "p2p2", "~3p2", "~", ":3", " ")),
         packed("lock\nsomebody\n5\n0\n0\naiolock\norder:42"),
         packed(f"lock\n{OWNER}\nfive\n0\n0\naiolock\norder:42"),
         packed(f"lock\n{OWNER}\n0\n0\n0\naiolock\norder:42"),

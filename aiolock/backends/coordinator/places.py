@@ -9,6 +9,7 @@ from typing import Any
 
 from ...clock import format_seconds
 from ...errors import LossReason
+from ...owner import manager_of
 from ...scripts.outcomes import (
     AcquireOutcome,
     Asked,
@@ -295,7 +296,7 @@ class Places:
 
     async def _tell(self, place: Place, text: str) -> None:
         if place.owner:  # else it is another program's, which has no mailbox
-            await self._store.send(self._paths.mailbox(place.owner.partition(":")[0]), text)
+            await self._store.send(self._paths.mailbox(manager_of(place.owner)), text)
 
     async def _look(self, want: Look, sent_at: float) -> Standing:
         on = want.on

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-import re
 import zlib
 from dataclasses import field
 
 from ...errors import ConfigurationError
+from ...owner import is_owner
 from ...record import Record
 from ...scripts.base import MAX_FENCE
 from ...scripts.keys import Keys, check_name
 from .hold import Hold
 
 PREFIX = "aiolock1."
-_OWNER = re.compile(r"[0-9a-f]{32}:f?[1-9][0-9]*(~[1-9][0-9]*)?")
 
 
 class Ticket(Record):
@@ -84,7 +83,7 @@ class Ticket(Record):
         body = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))[4:].decode()
         kind, owner, weight, fence, tainted, db, namespace, name = body.split("\n", 7)
         ticket = cls(kind, check_name(name), owner, int(weight), int(fence), tainted == "1", namespace, int(db))
-        sound = _OWNER.fullmatch(owner) and ticket.weight > 0 and 0 < ticket.fence < MAX_FENCE
+        sound = is_owner(owner) and ticket.weight > 0 and 0 < ticket.fence < MAX_FENCE
         return ticket if sound else None
 
     def check_home(self, keys: Keys) -> None:

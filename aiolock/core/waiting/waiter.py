@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...errors import AiolockError, BackendError
+from ...owner import STEP
 from ...scripts.base import Call
-from ...scripts.bid import STEP, Bid
+from ...scripts.bid import Bid
 from ...scripts.outcomes import AcquireOutcome, Granted, TransferOutcome
 from ..calls import Calls
 from ..policy import Policy

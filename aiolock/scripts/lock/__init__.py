@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ...owner import TASK
 from ..base import Arg, Call, Combiner, Ending, Part, Script, as_flag, copied
 from ..bid import Bid, told
 from ..keys import DEAD, GRACE_MS, Keys
@@ -103,7 +104,7 @@ class LockCalls:
     def __init__(self, keys: Keys, name: str, liveness_ms: int, *, ordered: bool = False, races: bool = False) -> None:
         self.name: str = name
         self.ordered: bool = ordered
-        self.mark: str = "f" if ordered else ""  # scripts end a turn while an owner marked like this is first
+        self.mark: str = TASK if ordered else ""
         found = keys.of(self.kind, name)
         self.queues: bool = not races
         self.free_channel: str = found.free if races else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bid import came_at, told
+from ...owner import TASK, came_at, manager_of, own_part
+from ..bid import told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 
@@ -91,9 +92,8 @@ class LockInspection:
 
 def _queue(places: list[tuple[str, str]], signs: dict[str, Sign], now_us: int) -> Iterator[WaiterInfo]:
     for position, (owner, number) in enumerate(places, 1):
-        manager, _, rest = owner.partition(":")
-        sign = signs.get(manager, NO_SIGN)
-        wants = "task" if rest.startswith("f") else "lock"
+        sign = signs.get(manager_of(owner), NO_SIGN)
+        wants = "task" if own_part(owner).startswith(TASK) else "lock"
         alive = sign.until > now_us // 1000
         waited = seconds_since(came_at(owner, float(number)), now_us)
         yield WaiterInfo(position, short(owner), sign.process, wants, 1, waited, alive)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from ...owner import SEVERAL
 from ..base import Arg, Call, Combiner, Ending, Part, Script, copied
 from ..bid import Bid, told
 from ..joint import JointCall, JointPart
@@ -77,7 +78,7 @@ class MultiCalls:
     kind = "multi"
     weight = 1
     free_channel = ""  # the manager gets a message for a grant
-    mark = "+"  # scripts end a turn while an owner marked like this is first
+    mark = SEVERAL
     ordered = False
     transfers = False
     queues = True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..bid import came_at, slots_of, told
+from ...owner import came_at
+from ..bid import slots_of, told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
 from .records import SUMMARY, Holder, Summary, Waiter, read
