@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiolock import BackendError, Lease, Lock, LockManager, NotAcquired
+from aiolock import BackendError, Lease, Lock, LockLost, LockManager, NotAcquired
 from aiolock.backends.base import Wake
 from aiolock.core.waiting.race import STUCK
 from aiolock.scripts.base import Call
@@ -20,7 +20,7 @@ from aiolock.scripts.keys import Keys
 from aiolock.scripts.lock import LockCalls
 from tests.support import locks as looks
 
-from .world import NAME, Link, Trio, away
+from .world import NAME, Link, Trio, away, keys_of
 
 TURN = Keys("aiolock:turn")
 """The names of turns."""
@@ -162,6 +162,36 @@ async def test_who_has_the_turn_never_asks(trio: Trio, contended: Lease, there: 
     lease = await passes_by(trio, waiter, 2 * STUCK)
     await lease.release()
     await (await passes_by(trio, asyncio.create_task(there.acquire()), 2 * STUCK)).release()
+
+
+@pytest.mark.parametrize(("line", "seconds"), [(True, 2 * STUCK), (False, STUCK / 2)], ids=["in line", "no line"])
+async def test_releases_do_not_put_it_off(
+    line: bool, seconds: float, trio: Trio, contended: Lease, others: LockManager, there: Lock
+) -> None:
+    """Others come and go more often than it would ask by itself. Breaks if Race._ask_soon moves the time of an attempt
+    back: the waiter never asks.
+    """
+    turnstile = others._runtime.backend.abilities.turnstile
+    assert turnstile is not None
+    if line:
+        stuck = LockCalls(TURN, NAME, 60_000).acquire(Bid("stuck:1", 60_000, 0, "stuck", 60_000))
+        Link(trio.stores[0], trio.clock)._execute(stuck)
+    else:
+        turnstile._lanes = ()  # as if none could be reached
+    waiter = asyncio.create_task(there.acquire())
+    await trio.clock.advance(2 * STUCK)  # it has asked, and now it listens
+    assert not waiter.done()
+    for store in trio.stores:
+        looks.let_expire(store)
+    for number in range(round(seconds / 0.002)):
+        for store in trio.stores:
+            store.publish(keys_of().free, f"x:{number} 7")
+        await trio.clock.advance(0.002)
+        if waiter.done():
+            break
+    await waiter.result().release()
+    with pytest.raises(LockLost):
+        await contended.release()
 
 
 async def test_a_timeout_shorter_than_that(trio: Trio, contended: Lease, there: Lock) -> None:

@@ -218,6 +218,23 @@ async def test_a_short_block_loses_nothing(locks: LockManager, backend: MemoryBa
         assert lease.remaining() == pytest.approx(DEADLINE)
 
 
+async def test_a_silent_server_is_not_excused_by_being_asked_often() -> None:
+    """Breaks if Hold.on_due gives each request of many the time that the first one had for its answer."""
+    backend = Lagging()
+    async with LockManager(backend, ttl=TTL) as locks:
+        lease = await locks.lock("a").acquire()
+        backend.lag = TTL
+        for _ in range(12):
+            lease._hold.verify()
+            await backend.clock.advance(TTL / 20)
+        backend.clock.jump(TTL)
+        await settle(backend)
+        assert lease.reason is LossReason.UNREACHABLE
+        backend.lag = 0.0
+        with pytest.raises(LockLost):
+            await lease.release()
+
+
 async def test_without_a_margin_an_outage_is_still_an_outage(backend: MemoryBackend) -> None:
     """`Hold._cause`: with margin=0 a loop that is not late at all must not count as blocked."""
     async with LockManager(backend, margin=0) as locks:

@@ -312,7 +312,7 @@ class Hold:
         wants = now >= self._renew_at - self.policy.early
         if wants:
             self._renew_at = NEVER
-            self._patience = now + self._grace
+            self._patience = min(self._patience, now + self._grace)
         self._rewatch()
         return self if wants else None
 

@@ -138,7 +138,8 @@ class Race:
             self.ask(entry)
         else:
             in_line = 0.0 if turn.passed else STUCK
-            entry.ask_at(runtime.clock.now() + in_line + turnstile.spread() * random.uniform(0.2, 1))
+            due = runtime.clock.now() + in_line + turnstile.spread() * random.uniform(0.2, 1)
+            entry.ask_at(min(due, entry.due))  # else those that release more often than that would keep it from asking
 
     def _passed(self) -> None:
         for entry in list(self._queue.entries):
