@@ -10,6 +10,8 @@ TASK = "f"
 """Marks a task that waits by itself: scripts end a turn while it is first."""
 SEVERAL = "+"
 """Marks who wants several names: scripts end a turn while it is first."""
+KEPT = "="
+"""Ends the id of an owner that has ended, and whose name stays taken; as both release.lua."""
 _MANAGER = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(rf"[{TASK}{SEVERAL}]?[1-9][0-9]*(?:p([1-9][0-9]*))?(?:~[1-9][0-9]*)?")
 
@@ -26,6 +28,11 @@ def compose(manager: str, mark: str, number: int, priority: int = 0, most_ms: in
     """
     ahead, most = f"p{priority}" if priority else "", f"~{most_ms}" if most_ms else ""
     return f"{manager}:{mark}{number}{ahead}{most}"
+
+
+def is_kept(owner: str) -> bool:
+    """Whether it is nobody's: the name of an owner that has ended stays taken for a while."""
+    return owner.endswith(KEPT)
 
 
 def is_owner(text: str) -> bool:

@@ -147,6 +147,8 @@ def _held(view: NameView) -> str:
         return "run by"
     if view.state == "granted":
         return "granted to"
+    if view.state == "kept":
+        return "kept by"
     return "held by" if view.capacity == 1 else "last granted to"
 
 

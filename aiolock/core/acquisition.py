@@ -247,7 +247,7 @@ def admit(gate: Gate, waiter: Waiter, task: asyncio.Task[object] | None) -> Leas
     if waiter.due != NEVER:
         runtime.scheduler.forget(waiter)
     waiter.entry = waiter.hold = None  # they refer to each other: free them without the garbage collector
-    hold.entered = True
+    hold.enter(hold.policy, hold.began)
     if gate.race is not None:
         gate.settle_down()  # if no one waits, it listens no more
         gate.race.held()
@@ -345,6 +345,7 @@ async def _nest(
         tell_failed(runtime, calls, error, began, requests=1)
         raise
     hold.nested(calls)
+    hold.enter(policy, runtime.clock.now())
     lease = Lease(gate, hold, calls, task)
     runtime.leases.add(lease)
     if runtime.observers.wants(Acquired):

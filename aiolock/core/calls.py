@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from ..record import Record
-from ..scripts.base import Call, Ending, Part
+from ..scripts.base import Call, Ending, Keep, Part
 from ..scripts.bid import Bid
 from ..scripts.outcomes import AcquireOutcome, ReleaseOutcome
 
@@ -125,9 +125,9 @@ class KeepingCalls(Calls, Protocol):
     """Requests about a name that can stay taken when its holder has ended."""
 
     def release(
-        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, keep: Keep | None = None
     ) -> Call[ReleaseOutcome]:
-        """If nothing is left, `cut_ms` of its time end with it, and the name stays taken for the rest; -1 for all."""
+        """If nothing is left, the name stays taken for a while; None frees it."""
 
 
 def joint(calls: Sequence[Calls]) -> Calls:

@@ -29,6 +29,19 @@ Ending = Literal["clean", "undone", "dirty", "declined"]
 queue when it had ended long ago: then only what nobody has asked for or renewed.
 """
 
+
+class Keep(NamedTuple):
+    """For how long a name stays taken when its holder has ended, by nobody: the shorter of two.
+
+    Attributes:
+        cut_ms: how much of the hold's time ends with it, and the name stays taken for the rest.
+        left_ms: how long from when the request is carried out.
+    """
+
+    cut_ms: int
+    left_ms: int
+
+
 MAX_FENCE = 2**53
 """Lua counts exactly below this."""
 JOIN = 0

@@ -70,10 +70,10 @@ class NameView(Record):
     Attributes:
         kind: "lock", "rw", "semaphore", "latch", "condition" or "once"; "redisson" for a lock of Redisson's.
         name: the name.
-        state: of a lock "held", "granted" (and not asked for yet), "free" or "abandoned" (free, but its last holder
-            vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held", "full" or "free"; of a
-            latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says; "aiolock 0.2" if keys of
-            that version are in the way; "damaged" if someone has changed its numbers.
+        state: of a lock "held", "granted" (and not asked for yet), "kept" (after its release), "free" or "abandoned"
+            (free, but its last holder vanished); of a read-write lock "read", "write" or "free"; of a semaphore "held",
+            "full" or "free"; of a latch "closed" or "open"; of a condition "waiting"; of a run what `RunStatus` says;
+            "aiolock 0.2" if keys of that version are in the way; "damaged" if someone has changed its numbers.
         process: host and pid of the one that entered last; of Redisson's, the ids of clients and threads.
         metadata: of that one.
         fence: of the last grant; 0 if the kind has none.
@@ -112,7 +112,7 @@ class NameView(Record):
     @property
     def taken(self) -> bool:
         """Whether somebody has it, so that another may have to wait."""
-        return self.state in ("held", "granted", "full", "read", "write", "closed", "running")
+        return self.state in ("held", "granted", "kept", "full", "read", "write", "closed", "running")
 
 
 def seconds_since(us: float, now_us: int) -> float:

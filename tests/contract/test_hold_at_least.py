@@ -104,13 +104,39 @@ async def test_a_later_release_frees_it(locks: LockManager, others: LockManager,
         pass
 
 
-async def test_the_outermost_lease_counts(locks: LockManager, others: LockManager) -> None:
-    lock = kept(locks, least=LONG)
-    async with lock:
+@nobody_waits
+async def test_it_is_no_longer_for_who_has_waited(
+    locks: LockManager, others: LockManager, kind: Callable[..., Any]
+) -> None:
+    """Breaks if release.lua takes a grant out of the queue, which nobody has renewed yet, for a copy of the release:
+    then it lasts for the whole ttl.
+    """
+    entered = []
+
+    async def enter(waiter: Any) -> None:
+        async with waiter as lease:
+            entered.append(lease._hold.began)
+
+    async with asyncio.timeout(ENOUGH):
+        async with kind(others) as first, asyncio.TaskGroup() as group:
+            for waiting, lock in enumerate((kept(locks, kind), kind(locks)), 1):
+                group.create_task(enter(lock))
+                await asleep(waiting, locks)
+            await first.release()
+    assert entered[1] >= entered[0] + LEAST
+
+
+async def test_any_lease_of_a_hold_counts(locks: LockManager, others: LockManager) -> None:
+    """The longest one; here it is nested. Breaks if `_nest` leaves out `Hold.enter`."""
+    lock, plain = kept(locks, least=LONG), locks.lock(NAME, ttl=LONG)
+    async with plain as outer:
         async with lock:
             pass
-        async with lock:
+        async with plain:
             pass
+        if locks._runtime.backend.abilities.queues:
+            with pytest.raises(ConfigurationError, match="hold_at_least"):
+                await outer.detach()
     assert await others.lock(NAME).try_acquire() is None
 
 

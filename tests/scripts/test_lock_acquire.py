@@ -344,3 +344,15 @@ class TestAbandoned:
         assert side.run(NAME.acquire(Bid("m:2", TTL, 0, ""))) == Granted(FENCE + 1, TTL, abandoned=True)
         side.run(NAME.release("m:2", TTL, 0, "clean", False))
         assert side.run(NAME.acquire(Bid("m:3", TTL, 0, ""))) == Granted(FENCE + 2, TTL, abandoned=False)
+
+
+@pytest.mark.parametrize("floor", [0, HIGH + 1000], ids=["acquire_own", "own"])
+def test_a_place_in_the_queue_is_no_fence(floor: int, side: Side) -> None:
+    """Breaks if the number stays in `before` once its process has asked: follows.lua would take it for a fence."""
+    number = 1000
+    side.run(NAME.acquire(Bid("m:1", TTL, HIGH, "")))
+    assert isinstance(side.run(NAME.acquire(Bid("n:1", TTL, 0, "", LIVENESS, False, number))), Queued)
+    side.run(NAME.release("m:1", TTL, 0, "clean", False))
+    grant = side.run(NAME.acquire(Bid("n:1", TTL, floor, "")))
+    assert isinstance(grant, Granted)
+    assert not side.run(NAME.follows("n:1", grant.fence, number))

@@ -235,6 +235,27 @@ async def test_a_silent_server_is_not_excused_by_being_asked_often() -> None:
             await lease.release()
 
 
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+async def test_a_renewal_without_an_answer_keeps_no_name_for_longer(kind: str) -> None:
+    """Breaks if Release._request says only how much of the hold's time ends with it: the server knows of more."""
+    backend = Lagging()
+    async with LockManager(backend, ttl=TTL) as locks, LockManager(MemoryBackend(backend)) as others:
+        made: dict[str, Any] = {
+            "lock": lambda of, **options: of.lock("a", **options),
+            "semaphore": lambda of, **options: of.semaphore("a", 1, **options),
+        }
+        lease = await made[kind](locks, hold_at_least=TTL / 2).acquire()
+        backend.lag = 1.0
+        await backend.clock.advance(TTL / 3 + 1.5)
+        released = asyncio.ensure_future(lease.release())
+        await backend.clock.advance(2.0)
+        await released
+        backend.lag = 0.0
+        assert await made[kind](others).try_acquire() is None
+        await backend.clock.advance(TTL / 6 - 2.4)
+        await (await made[kind](others).acquire(timeout=0)).release()
+
+
 async def test_without_a_margin_an_outage_is_still_an_outage(backend: MemoryBackend) -> None:
     """`Hold._cause`: with margin=0 a loop that is not late at all must not count as blocked."""
     async with LockManager(backend, margin=0) as locks:

@@ -70,6 +70,7 @@ class Hold:
         "expiry",
         "fence",
         "home",
+        "kept_until",
         "leases",
         "nesting",
         "owner",
@@ -77,6 +78,7 @@ class Hold:
         "reason",
         "scopes",
         "slots",
+        "stays",
         "strays",
         "tainted",
         "told",
@@ -103,6 +105,8 @@ class Hold:
         self.blocked: float = 0.0
         self.ended: bool = False
         self.entered: bool = False  # a task has it
+        self.kept_until: float = 0.0  # clock time until which the name stays taken, however early it ends
+        self.stays: str = policy.stays
         self.tainted: bool = False  # a request of the owner went unanswered
         self.depth: int = 1
         self.told: bool = False  # the loss was reported
@@ -127,8 +131,7 @@ class Hold:
         # was requested: a clock that was stepped back may be corrected.
         ttl_ms, policy = self.ttl_ms, self.policy
         self.expiry: float = sent_at + (pttl if pttl < ttl_ms else ttl_ms) / 1000
-        deadline = self.expiry - policy.margin
-        self.deadline: float = deadline if deadline < self._limit else self._limit
+        self.deadline: float = min(self.expiry - policy.margin, self._limit)
         self._retry = 0
         self._error: AiolockError | None = None
         self._silent = False  # the server did not answer while this loop ran
@@ -192,8 +195,7 @@ class Hold:
         if reason is None:
             return None
         self.told = True
-        name = self.calls.name
-        why = explain_loss(reason, blocked, self._error)
+        name, why = self.calls.name, explain_loss(reason, blocked, self._error)
         fence = f" (fence {self.fence})" if self.fence else ""
         error = LockLost(name, f"lock {name!r}{fence} was lost: {why}", reason)
         if reason is LossReason.UNREACHABLE:
@@ -247,11 +249,11 @@ class Hold:
             if watcher.lease() is lease:
                 watcher.end()
 
-    @property
-    def kept_until(self) -> float:
-        """Clock time until which the name stays taken, however early a task that had it has ended; 0.0: it does not."""
-        least = self.policy.hold_at_least
-        return self.began + least if least and self.entered else 0.0
+    def enter(self, policy: Policy, granted: float) -> None:
+        """A task has it, or has it once more: by an acquisition with this policy, granted at that clock time."""
+        self.entered, self.stays = True, self.stays or policy.stays
+        if policy.hold_at_least:
+            self.kept_until = max(self.kept_until, granted + policy.hold_at_least)
 
     def part_with(self, lease: Level) -> tuple[Watcher, ...]:
         """Return who watches `lease`, and forget them: it is given up for a while, and they go on watching it."""
@@ -384,9 +386,7 @@ class Hold:
         return LossReason.UNREACHABLE, 0.0
 
     def _rewatch(self) -> None:
-        due, early = self.deadline, 0.0
-        if self._patience < due:
-            due = self._patience
+        due, early = min(self.deadline, self._patience), 0.0
         if self._renew_at < due:
             due, early = self._renew_at, self.policy.early
         self._scheduler.schedule(self, due, early)

@@ -77,7 +77,7 @@ class Level:
         Raises:
             ConfigurationError: says why.
         """
-        name, stays = self._hold.calls.name, FENCED if self._pins else self._hold.policy.stays
+        name, stays = self._hold.calls.name, FENCED if self._pins else self._hold.stays
         if stays:
             raise ConfigurationError(name, f"lock {name!r} cannot be detached, or released in a wait: {stays}")
 

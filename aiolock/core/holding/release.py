@@ -5,13 +5,14 @@ care.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Generator
 from logging import WARNING
 from typing import cast
 
 from ...errors import BackendError, LockLost
 from ...log import Line, Log
-from ...scripts.base import Call, Ending
+from ...scripts.base import Call, Ending, Keep
 from ...scripts.outcomes import Missing, Released, ReleaseOutcome
 from ..calls import Calls, KeepingCalls
 from ..ondemand import OnDemand
@@ -124,12 +125,14 @@ class Release:
 
     def _request(self) -> Call[ReleaseOutcome]:
         args, hold = (self._owner, self._ttl_ms, self._left, self._ending, self._tainted), self._hold
-        if hold is not None and hold.policy.hold_at_least and not self._left:
-            until = hold.kept_until
-            if until > self._services.clock.now():
-                # Not how much is left from now on: that is known only where the request is decided, and when.
-                cut_ms = max(0, int((hold.expiry - until) * 1000))
-                return cast(KeepingCalls, self.calls).release(*args, cut_ms=cut_ms)
+        if hold is not None and hold.kept_until and not self._left:
+            left = hold.kept_until - self._services.clock.now()
+            if left > 0:
+                # The request may arrive late, and then the first counts; a renewal may have come before it that was not
+                # answered yet, and then the second does. Neither is too short.
+                cut = max(0.0, hold.expiry - hold.kept_until)
+                keep = Keep(int(cut * 1000), math.ceil(left * 1000))
+                return cast(KeepingCalls, self.calls).release(*args, keep=keep)
         return self.calls.release(*args)
 
     def taint(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...owner import TASK
-from ..base import Arg, Call, Combiner, Ending, Part, Script, as_flag, copied
+from ..base import Arg, Call, Combiner, Ending, Keep, Part, Script, as_flag, copied
 from ..bid import Bid, told
 from ..keys import DEAD, GRACE_MS, Keys
 from ..outcomes import (
@@ -159,7 +159,7 @@ class LockCalls:
         return self.transfer(owner, fence, bid, over=2, tainted=tainted)
 
     def release(
-        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, keep: Keep | None = None
     ) -> Call[ReleaseOutcome]:
         """Lower the owner's depth to `left`; at 0 it leaves the name and its queue.
 
@@ -169,14 +169,13 @@ class LockCalls:
             left: levels left.
             ending: how the last one ends.
             tainted: a request of this owner went unanswered: leave a tombstone.
-            cut_ms: how much of its time ends with it: the name stays taken for the rest, by nobody; -1 for all.
+            keep: for how long the name stays taken.
         """
         grace = ttl_ms + GRACE_MS
         args = (owner, grace, self._channel)
-        if tainted or left or ending != "clean" or self.free_channel or cut_ms >= 0:
+        if tainted or left or ending != "clean" or self.free_channel or keep:
             how: tuple[Arg, ...] = (ending, left, grace if tainted else 0, self.free_channel)
-            how = (*how, cut_ms) if cut_ms >= 0 else how
-            return Call(self.name, RELEASE, (*self._keys, self._keys[0] + DEAD + owner), (*args, *how))
+            return Call(self.name, RELEASE, (*self._keys, self._keys[0] + DEAD + owner), (*args, *how, *(keep or ())))
         return Call(self.name, RELEASE, self._keys, args)
 
     def nest(self, owner: str, fence: int, ttl_ms: int, depth: int) -> Call[Kept | Missing]:
@@ -232,7 +231,7 @@ class AcquireArgs(NamedTuple):
 
 class ReleaseArgs(NamedTuple):
     """ARGV of release; `left` 0 ends the owner, `dead_ms` 0 leaves no tombstone, `channel` '' announces nothing, and
-    `cut_ms` -1 frees the name.
+    `cut_ms` '' frees the name: see `Keep`.
 
     A request leaves out defaults at its end: each word costs time to pack and to read.
     """
@@ -244,7 +243,8 @@ class ReleaseArgs(NamedTuple):
     left: int = 0
     dead_ms: int = 0
     channel: str = ""
-    cut_ms: int = -1
+    cut_ms: int | str = ""
+    left_ms: int | str = ""
 
     @classmethod
     def of(cls, call: Call[Any]) -> ReleaseArgs:

@@ -10,6 +10,6 @@ local ends, px = string.format('%.0f', now + ttl), string.format('%.0f', ttl + 8
 if state[2] == owner and state[1] == VERSION and state[5] == '0' and (tonumber(state[6]) or 0) > now
   and (tonumber(state[3]) or -1) >= tonumber(ARGV[3]) and redis.call('EXISTS', KEYS[4]) == 0
   and redis.pcall('PEXPIRE', key, px) == 1 then -- first, as in state
-  redis.call('HSET', key, 'depth', '1', 'expires', ends, 'process', ARGV[4])
+  redis.call('HSET', key, 'depth', '1', 'before', '0', 'expires', ends, 'process', ARGV[4])
   return 'granted ' .. state[3] .. ' ' .. ARGV[2] .. ' ' .. state[4]
 end

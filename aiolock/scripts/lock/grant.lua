@@ -1,6 +1,6 @@
 -- grant: gives a free name to an owner. Follows state.
 -- Its fence is minted once, however many owners are tried. `number`: its queue number, which stands in place of the
--- fence before until its process asks.
+-- fence before until its process asks, and so while the depth is 0.
 -- If a command is denied: see state.
 local function grant(name, owner, depth, expires, process, floor, number)
   if not name.minted then

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...owner import TASK, came_at, manager_of, own_part
+from ...owner import TASK, came_at, is_kept, manager_of, own_part
 from ..bid import told
 from ..keys import Keys
 from ..view import Command, HolderInfo, NameView, WaiterInfo, number_of, pairs_of, seconds_since, short, text_of
@@ -70,7 +70,8 @@ class LockInspection:
         live, (process, more) = ttl > 0, told(metadata)
         signs = {manager: Sign.read(text) for manager, text in pairs_of(replies[3])} if self._deep else {}
         marked = depth != "0" if owner else abandoned == "1"
-        state = ("held" if depth != "0" else "granted") if live else "abandoned" if marked else "free"
+        taken = "held" if depth != "0" else "kept" if is_kept(owner) else "granted"
+        state = taken if live else "abandoned" if marked else "free"
         since = seconds_since(int(fence or 0), now_us) if live else None
         holder = HolderInfo(short(owner), process, more, int(fence or 0), int(depth or 0), 1, max(0, ttl) / 1000, since)
         return NameView(

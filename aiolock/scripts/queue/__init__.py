@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from ..base import DONT_QUEUE, Arg, Call, Combiner, Ending, Part, Script, as_number, copied
+from ..base import DONT_QUEUE, Arg, Call, Combiner, Ending, Keep, Part, Script, as_number, copied
 from ..bid import Bid, wanting_slots
 from ..keys import GRACE_MS, Keys
 from ..lock import decode as lock
@@ -122,13 +122,13 @@ class QueueCalls:
         return self._part(bid)
 
     def release(
-        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, cut_ms: int = -1
+        self, owner: str, ttl_ms: int, left: int, ending: Ending, tainted: bool, keep: Keep | None = None
     ) -> Call[ReleaseOutcome]:
         grace = ttl_ms + GRACE_MS
         dead_ms = grace if tainted else 0
         args = (self._channel, owner, left, self.weight, self._mints, ending, grace, dead_ms, self._capacity)
         keys = (*self._keys.queue, self._keys.dead(owner))
-        return Call(self.name, RELEASE, keys, (*args, cut_ms) if cut_ms >= 0 else args)
+        return Call(self.name, RELEASE, keys, (*args, *(keep or ())))
 
     def resume(self, owner: str, fence: int, bid: Bid, tainted: bool) -> Call[TransferOutcome]:
         successor, ttl_ms, floor, metadata, *_ = bid

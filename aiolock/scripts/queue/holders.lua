@@ -24,6 +24,12 @@ local function drop(state, owner, weight, abandoned)
   if abandoned then state.abandoned = '1' end
   remove(state, owner)
 end
+-- What an owner that has ended leaves: it holds nothing for anyone, and its end marks nothing.
+local function keep(state, owner, ends, weight, fence, process)
+  state.used, state.holders = state.used + weight, state.holders + 1
+  hold(state, owner, '0', weight, '0', fence, '0', process)
+  score(state, owner, ends)
+end
 local function extend(state, owner, ttl)
   local now, stored = clock(state), state.scores and state.scores[owner] or redis.call('ZSCORE', state.order, owner) or 0
   local ends = math.max(now + ttl, stored)
