@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..clock import pause
+from ..clock import Clock, pause
 from ..core.runtime import Runtime
 from ..errors import AiolockError, BackendError
 from ..scripts.outcome import OutcomeCalls, Seen
@@ -44,29 +45,39 @@ class Joining:
         name: the lock's.
 
     Attributes:
+        clock: the manager's.
+        asked_at: clock time of the last request for the lock.
+        fence: of the call that ran here, under this lock; 0 before.
         looks: how often it has asked whose call runs.
         seen_at: the last of them that has seen the call run.
+        ended_at: clock time at which that had ended, at the latest.
     """
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         runtime.backend.abilities.need_scripts(name, "calls that others join")
+        self.clock: Clock = runtime.clock
+        self.asked_at: float = 0.0
+        self.fence: int = 0
+        self.ended_at: float = math.inf
         self.looks: int = 0
         self.seen_at: float = 0
         self._runtime = runtime
         self._calls = OutcomeCalls(runtime.keys, name)
 
-    def tell(self, fence: int, result: object = None, error: BaseException | None = None) -> None:
-        """Let others know how a call ended, before its lock is released. Nobody waits for that: if it never arrives,
-        they start again.
+    def tell(self, fence: int, ended_at: float, result: object = None, error: BaseException | None = None) -> None:
+        """Let others know how a call ended, and when, before its lock is released. Nobody waits for that: if it never
+        arrives, they start again.
         """
         text = _error(error) if error is not None else _result(result)
-        self._runtime.backend.post(self._calls.keep(fence, text, KEEP_MS))
+        self._runtime.backend.post(self._calls.keep(fence, text, KEEP_MS, ended_at - self.asked_at))
 
-    async def follow(self, until: float | None) -> Callable[[], Any] | None:
-        """Wait for the end of the call that runs.
+    async def follow(self, began: float, until: float | None, over: int = 0) -> Callable[[], Any] | None:
+        """Wait for the end of the call that runs, or while nobody can run one.
 
         Args:
+            began: clock time at which this call began: what ended before is not its.
             until: clock time at which the wait is over; None for no limit.
+            over: the fence of a call that has ended, whatever the server says.
 
         Returns:
             What returns its result, or raises its error. None if there is nothing to join: none runs, or it ended
@@ -76,11 +87,13 @@ class Joining:
             Busy: it still runs.
             Unavailable: Redis is unreachable or refuses; if it was reached before, an outage does not end the wait.
         """
-        clock, interval = self._runtime.clock, FIRST
+        clock, interval = self.clock, FIRST
         with before_it_runs():
             seen = first = await self._ask(0)
+        joins = first.runs and first.fence != over
         while seen.fence == first.fence and first.fence:
-            self.seen_at = self.looks
+            if joins and seen.runs:
+                self.seen_at = self.looks
             left = interval if until is None else until - clock.now()
             if left <= 0:
                 text = f"another call under lock {self._calls.name!r} still runs: call it again later"
@@ -94,8 +107,11 @@ class Joining:
                     with before_it_runs():
                         raise
                 continue
-            if seen.text is not None:
-                return self._told(seen.text)
+            if joins and seen.text is not None:
+                # Its process may have been cut off since, and the lock seemed to be in use.
+                self.ended_at = clock.now() - seen.ago
+                if began <= self.ended_at:
+                    return self._told(seen.text)
         return None
 
     async def _ask(self, fence: int) -> Seen:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from copy import copy
 from functools import partial
 from math import inf
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from ..core.lease import Lease
@@ -42,56 +45,72 @@ async def share(lock: Lock, timeout: float | None, run: Callable[[Lease, Tell], 
     runtime, name = lock._runtime, lock.name
     if lock.owned():  # a function that calls itself would wait for itself
         return await run(await take(lock, "raise", DEFAULT), _nobody)
-    until = None if timeout is None else lock.clock.now() + timeout
-    calls = _running.setdefault(runtime, {})
+    began = lock.clock.now()
+    until = None if timeout is None else began + timeout
+    calls, over = _running.setdefault(runtime, {}), 0
     while (running := calls.get(name)) is not None:
         joining, shared = running
+        if shared.done():  # it has ended, and its release is on its way
+            over = joining.fence
+            break
         looks = joining.looks
         ended = await _end_of(shared, lock, until)
-        if ended is not None and joining.seen_at > looks:  # otherwise that one may have ended before this one began
+        # Otherwise that one may have ended before this one began.
+        if ended is not None and joining.seen_at > looks and began <= joining.ended_at:
             return ended()
-    joining, shared = calls[name] = Joining(runtime, name), asyncio.get_running_loop().create_future()
+    own = joining, shared = calls[name] = Joining(runtime, name), asyncio.get_running_loop().create_future()
     try:
-        return await _lead(lock, until, run, joining, shared)
+        return await _lead(lock, began, until, over, run, joining, shared)
     except Unavailable as error:
         if not shared.done():
             joining.seen_at = inf
-            shared.set_result(partial(_again, None, error))
+            shared.set_result(partial(_fail, error, error.__traceback__))
         raise
     finally:
-        del calls[name]
+        if calls.get(name) is own:
+            del calls[name]
         if not shared.done():
             shared.set_result(None)  # it was not run, or not to its end: the others start again
 
 
 async def _lead(
     lock: Lock,
+    began: float,
     until: float | None,
+    over: int,
     run: Callable[[Lease, Tell], Awaitable[Any]],
     joining: Joining,
     shared: asyncio.Future[Ended | None],
 ) -> Any:
     while True:
+        joining.asked_at = lock.clock.now()
         lease = await take(lock, "skip", DEFAULT)
         if lease is not None:
             break
-        ended = await joining.follow(until)
+        ended = await joining.follow(began, until, over)
         if ended is not None:
             shared.set_result(ended)
             return ended()
-    fence, joining.seen_at = lease.fence, inf
+    fence = joining.fence = lease.fence
+    joining.seen_at, joining.ended_at = inf, inf
 
     def tell(result: Any, error: BaseException | None) -> None:
-        joining.tell(fence, result, error)
-        shared.set_result(partial(_again, result, error))
+        joining.tell(fence, lock.clock.now(), result, error)
+        shared.set_result((lambda: result) if error is None else partial(_fail, error, error.__traceback__))
 
     return await run(lease, tell)
 
 
-def _again(result: Any, error: BaseException | None) -> Any:
-    if error is not None:
-        raise error
-    return result
+def _fail(error: BaseException, traceback: TracebackType | None) -> NoReturn:
+    """Raise the error in one more task: a copy if there can be one, as each adds its own frames to what it raises."""
+    copied = error
+    with suppress(Exception):
+        made = copy(error)
+        if (type(made), str(made), vars(made)) == (type(error), str(error), vars(error)):
+            made.__cause__, made.__context__ = error.__cause__, error.__context__
+            made.__suppress_context__ = error.__suppress_context__
+            copied = made
+    raise copied.with_traceback(traceback)
 
 
 def _nobody(result: Any, error: BaseException | None) -> None:

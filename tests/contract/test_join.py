@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from aiolock import ConfigurationError, LockLost, LockManager
+from aiolock.core import gate
+from aiolock.core.holding.release import Release
 from aiolock.recipes import Busy, JoinFailed, NotRun, Unavailable, current_lease, exclusive, joining, sharing
 from aiolock.recipes.joining import LARGEST, Joining
 from aiolock.scripts.outcome import Seen
@@ -107,8 +110,75 @@ async def test_a_call_that_begins_after_the_end(
     assert len(work.fences) == 2
 
 
+async def test_a_call_that_begins_while_the_release_is_on_its_way(locks: LockManager) -> None:
+    """Breaks if `share` gives it the result of a call that has ended here, or `Joining.follow` that of the same one."""
+    ran: list[int] = []
+    ends = asyncio.Event()
+
+    @exclusive(locks, key=lambda: NAME, busy="join")
+    async def work() -> int:
+        ran.append(1)
+        return len(ran)
+
+    class Stuck(Release):
+        def write(self, left: int = 0) -> None:
+            asyncio.get_running_loop().create_task(self.later(left))
+
+        async def later(self, left: int) -> None:
+            await ends.wait()
+            super().write(left)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "Release", Stuck)
+        first = asyncio.create_task(work())
+        await until(lambda: locks._runtime.holds == {} and ran)
+    second, third = (asyncio.create_task(work()) for _ in range(2))
+    await joined(locks)
+    assert not second.done()
+    ends.set()
+    assert await asyncio.gather(first, second, third) == [1, 2, 2]
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_a_name_that_stays_taken_has_no_call_that_runs(
+    here: bool, locks: LockManager, others: LockManager, work: Work
+) -> None:
+    """Breaks if `Joining.follow` takes that for one: the call runs when it is free. Who came in time has the result."""
+    calls = [work.of(manager, hold_at_least=0.5) for manager in (locks, others)]
+    first = asyncio.create_task(calls[0]())
+    await work.begun.wait()
+    second = asyncio.create_task(calls[1]())
+    await joined(others)
+    work.go.set()
+    assert await asyncio.gather(first, second) == [work.result] * 2
+    work.result = "anew"
+    assert await calls[not here]() == "anew"
+    assert len(work.fences) == 2
+
+
+async def test_a_process_that_was_cut_off_when_its_call_ended(
+    locks: LockManager, others: LockManager, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call had ended before the other one began. Breaks if `Joining.follow` goes by when it hears of that."""
+    tell, told = Joining.tell, asyncio.Event()
+
+    def late(self: Joining, fence: int, ended_at: float, result: object = None, error: Any = None) -> None:
+        tell(self, fence, ended_at - 60.0, result, error)
+        told.set()
+
+    monkeypatch.setattr(Joining, "tell", late)
+    first = asyncio.create_task(work.of(locks)())
+    await work.begun.wait()
+    second = asyncio.create_task(work.of(others)())
+    await joined(others)
+    work.go.set()
+    await first
+    assert await second == work.result
+    assert len(work.fences) == 2
+
+
 async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, work: Work) -> None:
-    """In one process the error itself. Kept by `_again`, and by `Joining.tell`."""
+    """In one process with its type and its text. Kept by `_fail`, and by `Joining.tell`."""
     work.error = ZeroDivisionError("by zero")
     first = [asyncio.create_task(work.of(locks)()) for _ in range(2)]
     await work.begun.wait()
@@ -116,7 +186,8 @@ async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, 
     await joined(others)
     work.go.set()
     errors = await asyncio.gather(*first, second, return_exceptions=True)
-    assert errors[0] is errors[1] is work.error
+    assert errors[0] is work.error
+    assert repr(errors[1]) == repr(work.error)
     assert isinstance(errors[2], JoinFailed)
     assert not isinstance(errors[2], NotRun)
     assert (errors[2].error, errors[2].name) == ("ZeroDivisionError", NAME)
@@ -124,17 +195,44 @@ async def test_an_error_is_that_of_all(locks: LockManager, others: LockManager, 
     assert len(work.fences) == 1
 
 
-class Odd(dict[str, int]):
-    """A result that has no JSON, and says so in its own way."""
-
-    def items(self) -> Any:
-        raise ZeroDivisionError
-
-
 class OddError(Exception):
     """An error that cannot say what it is."""
 
     def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+class Coded(Exception):
+    """An error whose class makes its text: to make one of its args would make that twice."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(f"failed with {code}")
+        self.code = code
+
+
+@pytest.mark.parametrize("error", [ValueError, Coded, OddError])
+async def test_each_has_an_error_of_its_size(locks: LockManager, work: Work, error: type[Exception]) -> None:
+    """Breaks if `_fail` raises what another has raised, with all the frames that this added."""
+    work.error = error() if error is OddError else error("x")
+    sizes: list[int] = []
+
+    async def call() -> None:
+        with pytest.raises(error) as caught:
+            await work.of(locks)()
+        assert vars(caught.value) == vars(work.error)
+        sizes.append(len(traceback.extract_tb(caught.value.__traceback__)))
+
+    tasks = [asyncio.create_task(call()) for _ in range(20)]
+    await work.begun.wait()
+    work.go.set()
+    await asyncio.gather(*tasks)
+    assert max(sizes) < 3 * min(sizes)
+
+
+class Odd(dict[str, int]):
+    """A result that has no JSON, and says so in its own way."""
+
+    def items(self) -> Any:
         raise ZeroDivisionError
 
 
@@ -171,7 +269,7 @@ async def test_an_error_without_a_text(locks: LockManager, others: LockManager, 
     await joined(others)
     work.go.set()
     first, second, third = await asyncio.gather(*calls, return_exceptions=True)
-    assert first is second is work.error
+    assert first is second is work.error  # there is no copy of it
     assert isinstance(third, JoinFailed)
     assert (third.error, len(work.fences)) == ("OddError", 1)
 

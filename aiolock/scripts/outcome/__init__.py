@@ -9,15 +9,20 @@ from ..keys import Keys
 
 
 class Seen(NamedTuple):
-    """Whose call runs, by its fence (0: none does), and the outcome that was asked for; None if it is not there."""
+    """Who has the name, by its fence (0: nobody), and whether a call `runs` under it: otherwise it only stays taken.
+
+    And the outcome that was asked for, None if it is not there, and how many seconds `ago` its call had ended.
+    """
 
     fence: int
+    runs: bool
     text: str | None
+    ago: float = 0.0
 
 
 def _seen(reply: Reply) -> Seen:
-    fence, there, text = as_list(reply)
-    return Seen(as_number(fence), as_text(text) if there == 1 else None)
+    fence, runs, there, text, ago = as_list(reply)
+    return Seen(as_number(fence), runs == 1, as_text(text) if there == 1 else None, as_number(ago) / 1e6)
 
 
 KEEP = Script(__name__, "keep", as_flag, prelude=("lock/version",))
@@ -41,9 +46,17 @@ class OutcomeCalls:
         self.name: str = name
         self._keys = (keys.of("lock", name).lock, keys.of(self.kind, name).lock)
 
-    def keep(self, fence: int, text: str, keep_ms: int) -> Call[bool]:
-        """Keep an outcome; written again if it went unanswered, as no other call has its fence."""
-        return Call(self.name, KEEP, self._keys[1:], (fence, text, keep_ms), unanswered=lambda: True)
+    def keep(self, fence: int, text: str, keep_ms: int, ran: float) -> Call[bool]:
+        """Keep an outcome; written again if it went unanswered, as no other call has its fence.
+
+        Args:
+            fence: of the hold under which the call ran.
+            text: the outcome.
+            keep_ms: for how long.
+            ran: seconds from the request for that hold to the end of the call. A fence is the server's time, at least.
+        """
+        ended = fence + round(ran * 1_000_000)
+        return Call(self.name, KEEP, self._keys[1:], (fence, text, keep_ms, ended), unanswered=lambda: True)
 
     def ask(self, fence: int = 0) -> Call[Seen]:
         """Ask whose call runs, and for the outcome of the one with this fence, or of a later one."""

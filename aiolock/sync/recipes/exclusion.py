@@ -156,12 +156,14 @@ def exclusive(
 
 def _join(lock: Lock, joining: Joining, timeout: float | None) -> tuple[Lease | None, Callable[[], Any] | None]:
     """Return a lease under which the function runs, or what became of the call that ran."""
-    until = None if timeout is None else lock.clock.now() + timeout
+    began = lock.clock.now()
+    until = None if timeout is None else began + timeout
     while True:
+        joining.asked_at = lock.clock.now()
         lease = lock._obtain_now(lambda: take(lock._core, "skip", DEFAULT))
         if lease is not None:
             return lease, None
-        ended = lock._portal.call(lock.name, lambda: joining.follow(until))
+        ended = lock._portal.call(lock.name, lambda: joining.follow(began, until))
         if ended is not None:
             return None, ended
 
@@ -172,7 +174,7 @@ def _telling(joining: Joining | None, lease: Lease | None) -> Iterator[Callable[
 
     def tell(result: object, error: BaseException | None = None) -> None:
         if joining is not None and lease is not None and lease.depth == 1 and not lease.lost:
-            lease._portal.post(joining.tell, lease.fence, result, error)
+            lease._portal.post(joining.tell, lease.fence, joining.clock.now(), result, error)
 
     try:
         yield tell
