@@ -204,11 +204,14 @@ class Gate(LocalQueue):
 
     def close(self) -> None:
         """End all waits: the manager closes."""
-        self.end_waits("its manager was closed meanwhile; end this task")
+        self._fail(self.waits(), "its manager was closed meanwhile; end this task")
 
     def end_waits(self, why: str) -> int:
-        """Fail all that wait; return how many that are."""
-        name, waits = self.calls.name, [waiter for waiter in self.waits() if not waiter.outcome.done()]
+        """Fail all that wait, and none that only awaits its one answer; return how many that are."""
+        return self._fail([waiter for waiter in self.waits() if waiter.queues], why)
+
+    def _fail(self, waits: list[Waiter], why: str) -> int:
+        name, waits = self.calls.name, [waiter for waiter in waits if not waiter.outcome.done()]
         for waiter in waits:
             waiter.fail(NotAcquired(name, f"lock {name!r} was not acquired: {why}"))
         return len(waits)

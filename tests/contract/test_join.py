@@ -143,7 +143,7 @@ async def test_a_call_that_begins_while_the_release_is_on_its_way(locks: LockMan
 async def test_a_name_that_stays_taken_has_no_call_that_runs(
     here: bool, locks: LockManager, others: LockManager, work: Work
 ) -> None:
-    """Breaks if `Joining.follow` takes that for one: the call runs when it is free. Who came in time has the result."""
+    """It runs when the name is free. Breaks if `Joining.follow` gives it what had ended; who came in time has that."""
     calls = [work.of(manager, hold_at_least=0.5) for manager in (locks, others)]
     first = asyncio.create_task(calls[0]())
     await work.begun.wait()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,25 @@ async def ticket_of(manager: LockManager, ttl: float | None = None) -> str:
 
 
 # Moving.
+
+
+@pytest.mark.parametrize("what", ["resume", "try_acquire", "acquire"])
+async def test_one_answer_is_no_wait(what: str, backend: MemoryBackend) -> None:
+    """Breaks if Gate.end_waits ends what asks once: the lock of a ticket would be moved, and lost with it."""
+    async with LockManager(MemoryBackend(backend)) as first, LockManager(SlowBackend(backend)) as second:
+        ticket = await ticket_of(first) if what == "resume" else ""
+        lock = second.lock("a")
+        asks: dict[str, Callable[[], Awaitable[Lease | None]]] = {
+            "resume": lambda: second.resume(ticket),
+            "try_acquire": lock.try_acquire,
+            "acquire": lambda: lock.acquire(timeout=0),
+        }
+        task = asyncio.ensure_future(asks[what]())
+        await asyncio.sleep(0)
+        assert lock.cancel_waits() == 0
+        lease = await task
+        assert lease is not None
+        await lease.release()
 
 
 async def test_moves_under_a_higher_fence(locks: LockManager, peer: LockManager, backend: MemoryBackend) -> None:
