@@ -107,9 +107,9 @@ def outcome_of_an_ended_call(patch: Patch) -> None:
         told.append(fence)
         tell(self, fence, *args)
 
-    async def last(self: Joining, until: float | None) -> Any:
+    async def last(self: Joining, *how: Any) -> Any:
         seen = await self._ask(told[-1] if told else 0)
-        return await follow(self, until) if seen.text is None else self._told(seen.text)
+        return await follow(self, *how) if seen.text is None else self._told(seen.text)
 
     patch.setattr(Joining, "tell", heard)
     patch.setattr(Joining, "follow", last)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """Seconds: longer than any wait once everything is well."""
 PERMITS = 3
+TICKETS = (("t", "lock", 0), ("tp", "lock", 1), ("tf", "fair", 2))
+"""Names that move, each of one kind and with one priority: so nobody passes another by it."""
 TRAVEL = 2.0
 """Seconds for which a ticket is valid."""
 GENERATION = 1.0
@@ -195,11 +197,21 @@ class Uses:
     async def _kept(self) -> None:
         """The name stays taken for a while after its release, unless that is ended by force."""
         patience, least = self._patience(), self._dice.choice((0.0, 0.05, 0.2))
-        lock = self._locks.lock(KEPT, hold_at_least=least)
-        operation = self._journal.begin("lock", KEPT, timeout=patience, use="kept")
+        queues, options = self._locks._runtime.backend.abilities.queues, LockOptions(hold_at_least=least)
+        kind = self._dice.choice(("lock", "fair", "read", "write", "permits") if queues else ("lock",))
+        name = {"lock": KEPT, "fair": KEPT, "permits": f"{KEPT}sem"}.get(kind, f"{KEPT}rw")
+        make: dict[str, Callable[[], Any]] = {
+            "lock": lambda: self._locks.lock(name, **options),
+            "fair": lambda: self._locks.fair_lock(name, **options),
+            "read": lambda: self._locks.rw_lock(name, **options).read,
+            "write": lambda: self._locks.rw_lock(name, **options).write,
+            "permits": lambda: self._locks.semaphore(name, PERMITS, **options),
+        }
+        lock, permits = make[kind](), PERMITS if kind == "permits" else 1
+        operation = self._journal.begin(kind, name, permits=permits, timeout=patience, use="kept")
         async with self._ending(operation), _held(operation, lock.acquire(timeout=patience), least):
             await asyncio.sleep(self._stay())
-        if self._dice.random() < 0.02:
+        if name == KEPT and self._dice.random() < 0.02:
             operation = self._journal.begin("force", KEPT, use="force")
             async with self._ending(operation):
                 await lock.force_release()
@@ -289,22 +301,25 @@ class Uses:
             await asyncio.sleep(self._stay())
 
     async def _ticket(self) -> None:
-        found = self._resource.receive("t")
+        name, kind, priority = self._dice.choice(TICKETS)
+        found = self._resource.receive(name)
         if found is not None:
             number, ticket = found
             resume = functools.partial(_resume, self._locks, ticket)
-            await self._increase("resume", ["t"], resume, "ticket", ticket=number)
+            await self._increase("resume", [name], resume, "ticket", ticket=number)
             return
         patience = self._patience()
-        operation = self._journal.begin("lock", "t", timeout=patience, use="ticket")
-        async with self._ending(operation), _held(operation, self._locks.lock("t").acquire(timeout=patience)) as held:
+        make = self._locks.lock if kind == "lock" else self._locks.fair_lock
+        operation = self._journal.begin(kind, name, timeout=patience, use="ticket")
+        taking = make(name, priority=priority).acquire(timeout=patience)
+        async with self._ending(operation), _held(operation, taking) as held:
             await asyncio.sleep(self._stay())
             if self._dice.random() < 0.5:
                 held.leave()
                 ticket = await held.lease.detach(TRAVEL)
                 number = f"{self._number}:{time.monotonic_ns()}"
                 operation.note("detached", ticket=number, lasts=TRAVEL)
-                self._resource.send("t", number, ticket)
+                self._resource.send(name, number, ticket)
 
     async def _latches(self) -> None:
         while not self._enough.is_set():

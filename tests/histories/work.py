@@ -30,14 +30,15 @@ class Work(Uses):
     async def _joined(self) -> None:
         """Call a function that runs at most once at a time, for all that call it meanwhile."""
         patience, fails = self._patience(), self._dice.random() < 0.2
+        least = self._dice.choice((0.0, 0.0, 0.05, 0.2))
         operation = self._journal.begin("join", "j", timeout=patience, use="joined")
         run = f"{os.getpid()}:{operation.number}"
 
-        @exclusive(self._locks, key="j", busy="join", timeout=patience)
+        @exclusive(self._locks, key="j", busy="join", timeout=patience, hold_at_least=least)
         async def fn() -> str:
             lease = current_lease()
             assert lease is not None
-            held = Held(operation, lease)
+            held = Held(operation, lease, least)
             try:
                 await asyncio.sleep(self._stay())
             finally:

@@ -405,9 +405,7 @@ class Actor:
     async def _by_kept(self, step: Step, primitive: Any, wish: Wish) -> None:
         async with self._acquire(step, primitive, wish) as lease:
             stay = self._enter(wish, lease)
-            hold = lease._hold
-            stay.kept_until = self.process.moment(hold.began + self._least(step))
-            self._scene.orphans.on_purpose.add(hold.owner)
+            stay.kept_until = self.process.moment(lease._hold.began + self._least(step))
             try:
                 await asyncio.sleep(step.seconds)
             finally:

@@ -182,12 +182,17 @@ def permit_too_many(patch: pytest.MonkeyPatch) -> None:
 
 def kept_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A name that should stay taken is free with its release."""
-    patch.setattr(Hold, "kept_until", 0.0)
+    patch.setattr(Hold, "enter", lambda self, policy, granted: setattr(self, "entered", True))
 
 
 def kept_cut_twice(patch: pytest.MonkeyPatch) -> None:
     """A release that is repeated takes as much again of the time for which the name stays taken."""
-    edit(patch, [lock.RELEASE], "(name.depth == '0' and 0 or cut)", "cut")
+    edit(
+        patch,
+        [lock.RELEASE],
+        "if name.owner == kept and",
+        "if name.owner == kept then name.owner = owner end if false and",
+    )
 
 
 def priority_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from aiolock.backends.coordinator import CoordinatorBackend
 from aiolock.backends.transactional.backend import TransactionalBackend
 from aiolock.core.holding.release import Release
+from aiolock.owner import is_kept
 
 from .plan import Plan
 from .process import NEVER, Process
@@ -81,7 +82,7 @@ class Orphans:
                         self._world.fail(f"{process.name} does not know of {owner}, which holds {key}")
 
     def _excused(self, owner: str) -> bool:
-        return owner in self.on_purpose or owner in self._unburied
+        return owner in self.on_purpose or owner in self._unburied or is_kept(owner)
 
     def _check_unburied(self, held: dict[str, str]) -> None:
         now, longest = self._world.now, max(self._plan.longest, self._plan.liveness)

@@ -84,7 +84,7 @@ def _stays(history: History, name: str, attempts: list[Attempt]) -> Iterator[Sta
                 yield Stay(part, weight, family[0])
         for attempt in family:
             if attempt.kept_until - EARLY > attempt.left and not _ended_early(history, name, attempt):
-                yield Stay(Period(attempt.left, attempt.kept_until - EARLY), 1, attempt)
+                yield Stay(Period(attempt.left, attempt.kept_until - EARLY), _weight(attempt), attempt)
             after = resumed.get(attempt.detached["ticket"]) if attempt.detached else None
             if after is not None:  # it was resumed: so no other can have had it in between
                 for part in Period(attempt.left, after.began).without(history.excuses(after, name)):
@@ -107,8 +107,12 @@ def _takes(family: list[Attempt]) -> Iterator[tuple[Period, int]]:
             yield Period(since, until), weight
 
 
+def _weight(attempt: Attempt) -> int:
+    return READERS if attempt.kind in ("write", "rwrite") else attempt.weight if attempt.permits > 1 else 1
+
+
 def _parts(attempt: Attempt) -> Iterator[tuple[Period, int]]:
-    weight = READERS if attempt.kind in ("write", "rwrite") else attempt.weight if attempt.permits > 1 else 1
+    weight = _weight(attempt)
     since, until = attempt.inside
     for moment, left in [*attempt.kept, (until, 0)]:
         yield Period(since, moment), weight
