@@ -26,7 +26,7 @@ class LockOptions(TypedDict, total=False):
         max_hold: the longest a hold may last, in seconds from its grant, however well it is renewed; None for no limit.
         hold_at_least: seconds from its grant for which nobody else gets in, not even this process, however early it is
             released, or if this process dies; at most the ttl. `force_release()` ends it. Not for multi locks, nor on
-            etcd and ZooKeeper. Such a lease cannot be detached, or wait for a condition. It costs no request. Source:
+            etcd and ZooKeeper. Such a lease cannot be detached, or wait for a condition; a nested one counts. Source:
             ShedLock's `lockAtLeastFor`.
         priority: from 0 to 100: who waits with a higher one goes first; those with the same one, in the order in which
             they came. For each step that you are above another, you pass it if it has not waited for a minute longer

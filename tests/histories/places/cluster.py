@@ -18,7 +18,7 @@ from ..kinds import SERVER, Kind
 from .base import Place
 from .waiting import until
 
-NAMES = ("a", "b", "n", "rw", "sem", "t", "k", "m07", "j", "r")
+NAMES = ("a", "b", "n", "rw", "sem", "t", "tp", "tf", "k", "krw", "ksem", "m07", "j", "r")
 """What workers use: their slots move, and their masters are replaced."""
 
 
