@@ -175,7 +175,7 @@ async def test_force_release_ends_it(locks: LockManager, others: LockManager) ->
 
 
 async def test_what_cannot_be_kept_is_refused(locks: LockManager) -> None:
-    """Before anything is held. Kept by check_hold_at_least, Primitive.__init__, Policy.check_may_leave."""
+    """Before anything is held. Kept by check_hold_at_least, Primitive.__init__, Level._check_may_leave."""
     with pytest.raises(ConfigurationError, match="raise the ttl"):
         locks.lock(NAME, ttl=1.0, hold_at_least=1.1)
     async with kept(locks) as lease:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -71,3 +72,25 @@ async def test_rows_of_processes_that_do_little(url: str, path: Path, monkeypatc
         if rows(path, "aiolock") == 1:
             return
     raise AssertionError("nobody has swept")
+
+
+async def test_the_log_after_a_reader_that_stayed(url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shrinks again. Breaks if LockFile._prepare sets no journal_size_limit."""
+    limit = 100_000
+    monkeypatch.setattr("aiolock.backends.sqlite.file.LOG", limit)
+    log = f"{path}-wal"
+    async with LockManager(url) as locks:
+        engine = locks._runtime.backend._engine  # type: ignore[attr-defined]
+        engine._link.execute("PRAGMA wal_autocheckpoint = 10")
+
+        async def write(until: Callable[[int], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not until(os.stat(log).st_size):
+                    async with locks.lock("a"):
+                        pass
+
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM aiolock").fetchone()
+            await write(lambda size: size > 2 * limit)
+        await write(lambda size: size <= limit)

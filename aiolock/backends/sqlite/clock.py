@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
 from ...errors import ConfigurationError
 from ..transactional.engine import Unavailable
+from .users import Users
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 OFFSETS = Path("/proc/self/timens_offsets")
@@ -23,28 +25,49 @@ class HostClock:
     """Microseconds that never go back, over reboots either: fences are made of them.
 
     The first process that opens the file after a boot decides by how much the clock is ahead of the time since boot: so
-    that it shows the wall clock's time, or what was reserved before, if that is later. Where the system does not tell
-    one boot from another, it is the wall clock, which can be set.
+    that it shows the wall clock's time, or what was reserved before, if that is later. A container may see another boot
+    id than its host: that counts as a boot only if nobody has the file open. On other systems than Linux it is the wall
+    clock, which can be set.
 
     Args:
         link: of a transaction that may write.
+        path: of the file.
+
+    Raises:
+        Unavailable: this process cannot know which boot it is.
     """
 
-    def __init__(self, link: sqlite3.Connection) -> None:
-        boot = BOOT.read_text().strip() if hasattr(time, "CLOCK_BOOTTIME") and BOOT.exists() else ""
-        self._source: int | None = time.CLOCK_BOOTTIME if boot else None
-        self._moved_ns = moved_ns() if boot else 0
-        self._ahead = 0
-        self.until: int = 0
+    def __init__(self, link: sqlite3.Connection, path: Path) -> None:
+        self._source: int | None = None
+        self._moved_ns = self._ahead = self.until = 0
+        self._users: Users | None = None
+        boot = boot_id()
         found = link.execute("SELECT boot, ahead_us, until_us FROM aiolock_clock").fetchone()
-        if found is None or found[0] != boot:
+        if boot:
+            self._source, self._moved_ns = time.CLOCK_BOOTTIME, moved_ns()
+        if found is None or (found[0] != boot and not (boot and found[0] and Users(path, found[0]).any())):
             reserved = 0 if found is None else found[2]
             if boot:
                 self._ahead = max(time.time_ns() // 1000, reserved) - self.now_us()
+            if found is not None:
+                Users(path, found[0]).forget()
             link.execute("DELETE FROM aiolock_clock")
             link.execute("INSERT INTO aiolock_clock VALUES(?, ?, ?)", (boot, self._ahead, reserved))
         else:
-            self._ahead = found[1]
+            boot, self._ahead = found[:2]
+        if boot:
+            self._users = Users(path, boot)
+            self._users.join()
+
+    def rest(self, link: sqlite3.Connection) -> None:
+        """Reserve nothing more if nobody else has the file open: who comes next need not leap over that."""
+        if self._users is not None and self._users.last():
+            link.execute("UPDATE aiolock_clock SET until_us = min(until_us, ?)", (self.now_us(),))
+
+    def close(self) -> None:
+        """Others need not count on it any more."""
+        if self._users is not None:
+            self._users.leave()
 
     def now_us(self) -> int:
         """The time."""
@@ -65,6 +88,34 @@ class HostClock:
     def runs_out(self) -> bool:
         """Whether it is time to reserve more."""
         return self.now_us() + SOON >= self.until
+
+
+def seen_us(link: sqlite3.Connection) -> int:
+    """The time, for those who only look: they decide nothing, so they may be wrong if they see another boot id."""
+    found = link.execute("SELECT boot, ahead_us FROM aiolock_clock").fetchone()
+    wall = time.time_ns() // 1000
+    if sys.platform != "linux" or found is None or not found[0]:
+        return wall
+    now: int = (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - moved_ns()) // 1000 + found[1]
+    try:
+        return now if boot_id() == found[0] else max(now, wall)
+    except Unavailable:
+        return max(now, wall)
+
+
+def boot_id() -> str:
+    """What tells one boot from another; "" on other systems than Linux.
+
+    Raises:
+        Unavailable: this process cannot see it.
+    """
+    if sys.platform != "linux":
+        return ""
+    try:
+        return BOOT.read_text().strip()
+    except OSError as error:
+        text = f"the file's clock needs {BOOT}, which this process cannot read: show it (systemd: ProcSubset=all)"
+        raise Unavailable(ConfigurationError("", text)) from error
 
 
 def moved_ns() -> int:

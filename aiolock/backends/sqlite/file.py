@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from ...errors import AiolockError, BackendError, ConfigurationError
 from ..transactional.engine import Unavailable
+from .link import Link
 from .place import refuse_links, refuse_place
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ SCHEMA = (
     f"PRAGMA application_id = {APPLICATION}",
     f"PRAGMA user_version = {VERSION}",
 )
+LOG = 4_194_304
+"""Bytes to which the log shrinks again after a reader that stayed made it grow; about what it has otherwise."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.005
 """Seconds between two attempts, while others keep the file locked: the first, and at most."""
 _MEANINGS = {
@@ -78,7 +81,7 @@ class LockFile:
         with contextlib.suppress(OSError):  # SQLite says what is wrong
             refuse_links(self.real, os.stat(self.real))
         try:
-            link = sqlite3.connect(self.real, timeout=0, isolation_level=None, check_same_thread=False)
+            link = Link(self.real, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise self.unavailable(error) from error
         try:
@@ -161,6 +164,7 @@ class LockFile:
         if mode != "wal":
             raise self._refused(f"it cannot have a write-ahead log here (its journal is {mode!r})")
         link.execute("PRAGMA synchronous = NORMAL")
+        link.execute(f"PRAGMA journal_size_limit = {LOG}")
         if ours:  # who only looks needs no lock
             return
         link.execute("BEGIN IMMEDIATE")

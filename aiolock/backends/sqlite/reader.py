@@ -15,7 +15,7 @@ from ...scripts.view import Command
 from ..reader import Reader
 from ..transactional.engine import Unavailable
 from ..transactional.replies import SCAN, Page, keys_of, page_of, replies
-from .clock import HostClock
+from .clock import seen_us
 from .file import LockFile
 from .rows import load
 
@@ -88,8 +88,7 @@ class FileReader(Reader):
         """From a snapshot of what they name: it holds up nobody, and is short, so that the log need not grow for it."""
         link.execute("BEGIN")
         try:
-            clock = HostClock(link)  # writes only if nobody has opened the file since the host was started
-            now = clock.now_us()
+            now = seen_us(link)
             rows = load(link, keys_of(commands))
             scanned = {one: _keys_on(link, now, page_of(one)) for one in commands if one[0] == SCAN}
             link.execute("COMMIT")

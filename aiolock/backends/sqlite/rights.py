@@ -43,6 +43,13 @@ class Rights:
                 os.fchmod(fd, mode)
         return fd
 
+    def give_file(self, fd: int) -> None:
+        """Give them to a file that was just made."""
+        with contextlib.suppress(OSError):
+            os.fchown(fd, self._user, self._group)
+        with contextlib.suppress(OSError):
+            os.fchmod(fd, self._mode)
+
     def give(self, folder: int, path: Path) -> None:
         """Give them to a socket of one's own. Whoever may write there may have put something else in its place."""
         if sys.platform != "linux":
