@@ -144,6 +144,12 @@ class Crew:
         yield
 
     @asynccontextmanager
+    async def fork(self, number: int, seconds: float) -> AsyncIterator[None]:
+        """It forks, and the child enters a manager of its own."""
+        self._tell(number, "fork")
+        yield
+
+    @asynccontextmanager
     async def cancel(self, number: int, seconds: float) -> AsyncIterator[None]:
         """Operations of all workers are cancelled, once or twice."""
         for worker in self.processes:

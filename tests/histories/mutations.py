@@ -13,6 +13,8 @@ import pytest
 from aiolock.backends.quorum.members import Members
 from aiolock.backends.redis.session import Session
 from aiolock.backends.sentinel.witness import Witness
+from aiolock.backends.sqlite.link import Link
+from aiolock.backends.sqlite.users import Users
 from aiolock.recipes.joining import Joining
 from aiolock.scripts import latch, lock, queue
 from aiolock.scripts.base import Script
@@ -115,6 +117,16 @@ def outcome_of_an_ended_call(patch: Patch) -> None:
     patch.setattr(Joining, "follow", last)
 
 
+def boot_by_its_id(patch: Patch) -> None:
+    """Whoever opens a file with another boot id takes it for a boot."""
+    patch.setattr(Users, "any", lambda self: False)
+
+
+def fork_unnoticed(patch: Patch) -> None:
+    """A child takes its parent's connections for its own."""
+    patch.setattr(Link, "_refuse_inherited", lambda self: None)
+
+
 @dataclass(frozen=True)
 class Case:
     """How a mutation is found.
@@ -149,4 +161,6 @@ CASES: dict[str, Case] = {
     "count_repeated": Case(count_repeated, uses=("latch", "latch", "lock")),
     "role_unasked": Case(role_unasked, "sentinel"),
     "minority": Case(minority, "quorum"),
+    "boot_by_its_id": Case(boot_by_its_id, "file"),
+    "fork_unnoticed": Case(fork_unnoticed, "file"),
 }

@@ -86,7 +86,7 @@ def draw(seed: str, seconds: float, place: str | None = None) -> Plan:
     kind = PLACES[place]
     options = _options(dice, place, kind.replicas)
     steps = max(3, round(seconds / FAULT_SECONDS))
-    groups: dict[str, Mapping[str, Kind]] = {"crew": CREW, "place": kind.kinds}
+    groups: dict[str, Mapping[str, Kind]] = {"crew": {**CREW, **kind.crew}, "place": kind.kinds}
     if kind.network:
         groups["network"] = kind.network
     faults = tuple(_step(dice, groups) for _ in range(steps))

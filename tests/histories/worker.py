@@ -1,7 +1,7 @@
 """A process of a round: `python -m tests.histories.worker <what it is given, as JSON>`.
 
 It does what lines on its standard input say, each a JSON list: `["block", seconds]`, `["cancel", count]`,
-`["linger", seconds]`, `["enough"]`.
+`["linger", seconds]`, `["fork"]`, `["enough"]`.
 When that ends, whoever started it is gone, and it ends, too.
 """
 
@@ -18,12 +18,15 @@ import signal
 import sys
 import time
 import traceback
+import uuid
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import aiolock
-from aiolock import LockManager, Poll
+from aiolock import ConfigurationError, LockManager, Poll
+from aiolock.backends.sqlite import clock
 
 from .journal import Journal
 from .network import RoutedLoop
@@ -95,10 +98,33 @@ class Worker:
                 time.sleep(*more)
             elif what == "cancel":
                 self._uses.cancel(*more)
+            elif what == "fork":
+                self._fork()
             elif what == "linger":
                 self._uses.linger(*more)
             else:
                 self._uses.stop()
+
+    def _fork(self) -> None:
+        """Be like a server that loads an application first: what its child enters must be refused."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+            child = os.fork()
+        if child:
+            asyncio.get_running_loop().run_in_executor(None, os.waitpid, child, 0)
+            return
+        try:
+            asyncio.events._set_running_loop(None)
+            asyncio.run(self._enter())
+        except ConfigurationError:
+            os._exit(0)
+        except BaseException:
+            self._journal.note("failed", text=traceback.format_exc())
+        os._exit(0)
+
+    async def _enter(self) -> None:
+        async with asyncio.timeout(5.0), manager(self._given["place"], dict(self._given["options"])):
+            self._journal.note("failed", text="a forked child was let in: it has none of the file's locks")
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -146,6 +172,9 @@ def main() -> None:
 
         CASES[name].break_it()
     given = json.loads(sys.argv[1])
+    if "boots" in given["place"] and given["number"] % 2:
+        clock.BOOT = Path(given["folder"]) / f"boot-{os.getpid()}"
+        clock.BOOT.write_text(f"{uuid.uuid4()}\n")
     if "second_user" in given["place"] and given["number"] % 2:
         _become(given["place"]["second_user"])
     routes = {int(port): proxy for port, proxy in given["routes"].items()}

@@ -48,7 +48,7 @@ def ours(code: str) -> set[str]:
         ("from aiolock import LockManager", 76),
         ("from aiolock import LockManager, LockLost, Lock, Lease, events", 76),
         (SERVER, 100),
-        ("import aiolock.sync", 152),
+        ("import aiolock.sync", 154),
     ],
 )
 def test_how_many_modules(code: str, most: int) -> None:

@@ -25,6 +25,7 @@ class Place(ABC):
     Attributes:
         name: what `--place` calls it.
         kinds: the faults that it offers.
+        crew: what may happen to its workers, besides what may everywhere.
         uses: what workers can use; all if empty.
         replicas: whether grants can be acknowledged by replicas.
         given: how a worker gets a manager: JSON.
@@ -36,6 +37,7 @@ class Place(ABC):
 
     name: ClassVar[str]
     kinds: ClassVar[Mapping[str, Kind]]
+    crew: ClassVar[Mapping[str, Kind]] = {}
     uses: ClassVar[Sequence[str]] = ()
     replicas: ClassVar[bool] = False
     host: str = "127.0.0.1"

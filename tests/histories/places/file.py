@@ -28,8 +28,8 @@ SYNC_MS = 300
 
 
 class File(Place):
-    """A file that may be kept locked by others, or replaced while it is used, on a disk that may be slow. If root runs
-    this, half of the workers are another user's.
+    """A file that may be kept locked by others, or replaced while it is used, on a disk that may be slow. Half of the
+    workers see a boot id of their own, as in a container. If root runs this, they are another user's, too.
 
     Args:
         path: of the file, in a folder of its own.
@@ -41,13 +41,14 @@ class File(Place):
         "keep_locked": Kind(3.0, 0.05, 3.0),
         "delete": Kind(1.0, empties=True),
     } | ({"slow_disk": Kind(3.0, 0.5, 4.0)} if POSSIBLE else {})
+    crew: ClassVar = {"fork": Kind(2.0)}
     network: ClassVar = {}
     ports: ClassVar[list[int]] = []  # type: ignore[misc]
 
     def __init__(self, path: Path, disk: Preloaded | None) -> None:
         self._path = path
         self._disk = disk
-        self.given = {"url": f"sqlite:///{path}"}
+        self.given = {"url": f"sqlite:///{path}", "boots": True}
         if disk is not None:
             self.given |= {"environment": disk.environment}
         if os.geteuid() == 0:
