@@ -50,7 +50,8 @@ HINTS = {
 WITHOUT_SCHEMA = frozenset({1142, 1143, 1146, 1227, 1305, 1370, 1449, 1356})
 """Nor these: no right, no table, no procedure, nobody as whom it runs."""
 SETTINGS = """SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}, wait_timeout = 31536000,
-  sql_notes = 0, sql_safe_updates = 0, autocommit = 1, sql_mode = 'STRICT_TRANS_TABLES'"""
+  sql_notes = 0, sql_safe_updates = 0, autocommit = 1,
+  sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO'"""
 GREETING = """SELECT CONNECTION_ID(), EXISTS(SELECT 1 FROM information_schema.ROUTINES
   WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME = 'aiolock_exchange_1')"""
 VARIABLES = """SHOW GLOBAL VARIABLES WHERE Variable_name IN

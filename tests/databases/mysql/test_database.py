@@ -230,23 +230,6 @@ async def test_a_pooler_that_shares_sessions(database: MySQLDatabase, monkeypatc
             pass
 
 
-RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        "cube cume_dist dense_rank empty except first_value function grouping groups intersect lag last_value lateral "
-        "lead library manual nth_value ntile of over parallel percent_rank qualify rank recursive row row_number rows "
-        "system tablesample window",
-    )
-)
-"""Words that MySQL keeps to itself, from 8.0 on, and MariaDB does not: here no name may be one."""
-
-
-def test_the_schema_has_no_names_that_mysql_refuses() -> None:
-    """The tests may have no MySQL."""
-    text = re.sub(r"--.*|'[^']*'", "", SCHEMA.read_text(encoding="utf-8"))
-    assert not RESERVED & set(re.findall(r"\w+", text.lower()))
-
-
 def test_a_user_whom_only_cryptography_can_prove() -> None:
     """As those of MySQL 8 are, without TLS: it is no use to try again."""
     missing = RuntimeError("'cryptography' package is required for caching_sha2_password auth methods")
