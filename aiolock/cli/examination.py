@@ -78,10 +78,14 @@ SETTINGS = """SELECT current_setting('server_version'), current_setting('synchro
   (SELECT CASE WHEN n_tup_upd > 1000 THEN n_tup_hot_upd::float / n_tup_upd END FROM pg_stat_user_tables
     WHERE relid = 'aiolock.rows'::regclass),
   (SELECT max(age(backend_xmin)) FROM pg_stat_activity WHERE state <> 'active' AND datname = current_database()),
-  current_setting('transaction_isolation')"""
+  current_setting('transaction_isolation'), current_setting('max_locks_per_transaction')::int *
+    (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int),
+  (SELECT count(*) FROM pg_locks WHERE NOT fastpath)"""
 """What a database is asked."""
 FEW = 20
 """Connections that are left, each manager takes two."""
+ROOM = 1000
+"""Locks of PostgreSQL that all sessions can take: one request of a manager takes up to 640."""
 IN_PLACE = 0.9
 """How much of all updates leave the index alone, at least."""
 MANY = 1_000_000
@@ -94,7 +98,7 @@ def examine_database(row: Sequence[object]) -> Iterator[Finding]:
     Args:
         row: what it answers to `SETTINGS`.
     """
-    version, commit, fsync, standbys, replicas, granted, standby, pages, left, in_place, old, isolation = row
+    version, commit, fsync, standbys, replicas, granted, standby, pages, left, in_place, old, isolation, *room = row
     yield Finding("server", Level.OK, f"PostgreSQL {version}")
     if standby:
         yield Finding("topology", Level.PROBLEM, "this is a standby, which takes no writes", "connect to the primary")
@@ -125,6 +129,12 @@ def examine_database(row: Sequence[object]) -> Iterator[Finding]:
     if isinstance(left, int) and left < FEW:
         advice = "raise max_connections: each manager takes two"
         yield Finding("sessions", Level.ADVICE, f"{max(0, left)} connections are left", advice)
+    most, taken = room
+    if isinstance(most, int) and isinstance(taken, int):
+        text = f"{taken} of some {most} entries of the lock table are taken, which all databases of the server share"
+        scarce = most - taken < ROOM
+        advice = "raise max_locks_per_transaction: else managers ask for fewer names at once, and others fail"
+        yield Finding("room", Level.ADVICE if scarce else Level.OK, text, advice if scarce else "")
     if isinstance(in_place, float) and in_place < IN_PLACE:
         advice = "fillfactor is 50, and the key has the only index: see `\\d+ aiolock.rows` in psql"
         text = f"{in_place:.0%} of updates are HOT, so the table of locks grows: did you add an index or a setting?"

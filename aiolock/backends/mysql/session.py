@@ -20,12 +20,14 @@ from .address import Address
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
 DEADLOCK = 1213
+FULL = 1206
+"""No room, as for so many names."""
 UNREACHABLE = 2003
 INTERRUPTED = 1317
 """A statement of ours was ended by KILL QUERY."""
-UNDONE = frozenset({DEADLOCK, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
-"""Nothing was done: a deadlock, nothing was sent, a wait that was too long, a replica, too many sessions, another's
-transaction, the format of the log, no memory, a full disk.
+UNDONE = frozenset({DEADLOCK, FULL, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
+"""Nothing was done: a deadlock, no room, nothing was sent, a wait that was too long, a replica, too many sessions,
+another's transaction, the format of the log, no memory, a full disk.
 """
 MISTAKEN = frozenset({1045, 1698, 1044, 1049, 2054, 1665})
 """No use to try again: the password, the user, the database, how the user proves who he is; the format of the log."""
@@ -216,6 +218,7 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     elif code in MISTAKEN or isinstance(error, RuntimeError):  # asyncmy's: cryptography is not installed
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}"))
     else:
-        found = Unavailable(BackendError("", f"{address.name}: {said}", transient=True), ran and code not in UNDONE)
+        failure = BackendError("", f"{address.name}: {said}", transient=True)
+        found = Unavailable(failure, ran and code not in UNDONE, full=code == FULL)
     found.__cause__ = error
     return found

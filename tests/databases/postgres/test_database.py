@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from itertools import count
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.address import address_of
 from aiolock.backends.postgres.session import meaning
+from aiolock.backends.transactional.channels import SHARED
+from aiolock.backends.transactional.guess import NAMES
+from tests.support.postgres import OwnServer
 
 from .database import PostgresDatabase
 
@@ -85,14 +92,53 @@ async def test_channels_that_take_longer_than_an_answer(
         await claim(*args)
 
     monkeypatch.setattr(ear.Ear, "_claim", slow)
-    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None)
+    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None, lambda _: None)
     try:
         for number in range(30):
-            hears.add(f"aiolock:latch:{{{number}}}:free")
+            hears.channels.add(f"aiolock:manager:{number}")
         await asyncio.gather(*(hears.tune() for _ in range(5)))
         assert len(hears._tuned) == 30
     finally:
         hears.hang_up()
+
+
+async def test_a_server_that_has_little_room() -> None:
+    """All sessions of all databases share it: a manager asks for as much as there is. Kept by GuessingEngine._run, and
+    meaning(): `full`.
+    """
+    with (
+        contextlib.closing(OwnServer("-c", "max_locks_per_transaction=10", "-c", "max_connections=10")) as server,
+        psycopg.connect(server.url, autocommit=True) as other,
+    ):
+        async with LockManager(server.url, ttl=6) as locks:
+            leases = [await locks.lock(f"{number}").acquire() for number in range(NAMES)]
+            granted = time.monotonic() + max(lease.remaining() for lease in leases)
+            with contextlib.suppress(psycopg.errors.OutOfMemory):
+                for number in count():
+                    other.execute("SELECT pg_advisory_lock(%s)", (number,))
+            other.execute("SELECT pg_advisory_unlock(number) FROM generate_series(1, 150) AS number")
+            while min(lease.remaining() for lease in leases) + time.monotonic() <= granted:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.05)
+            assert not [lease for lease in leases if lease.lost]
+            assert locks._runtime.backend._engine._room < 150  # type: ignore[attr-defined]
+
+
+async def test_who_waits_for_thousands_of_names(database: PostgresDatabase) -> None:
+    """It takes no more of what all share. Kept by channels.SHARED, and ear_of()."""
+    taken = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = {}"
+    here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    async with LockManager(database.url, recheck=60) as locks:
+        waiters = [asyncio.create_task(locks.latch(f"{number}", 1).wait()) for number in range(300)]
+        ear: Any = locks._runtime.backend._engine._ear  # type: ignore[attr-defined]
+        async with asyncio.timeout(30):
+            while len(list(ear.channels)) < 300 or ear._tuned != ear.channels.names:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert len(ear._tuned) <= SHARED + 1
+        assert database.run(taken.format(here)) == [(1,)]
+        for number in range(300):
+            await locks.latch(f"{number}", 1).count_down()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*waiters)
 
 
 @pytest.mark.parametrize(

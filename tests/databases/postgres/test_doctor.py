@@ -19,6 +19,8 @@ SOUND: dict[str, object] = {
     "in_place": 0.99,
     "old": 3,
     "isolation": "read committed",
+    "most": 6400,
+    "taken": 5000,
 }
 """What a database answers in which all is well."""
 
@@ -37,6 +39,8 @@ SOUND: dict[str, object] = {
         ({"left": 19}, "sessions", Level.ADVICE),
         ({"in_place": 0.5}, "table", Level.ADVICE),
         ({"old": 1_000_001}, "table", Level.ADVICE),
+        ({}, "room", Level.OK),
+        ({"taken": 5401}, "room", Level.ADVICE),
         ({"isolation": "serializable"}, "isolation", Level.PROBLEM),
     ],
 )
