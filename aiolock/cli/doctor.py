@@ -19,12 +19,10 @@ from ..scripts.keys import Keys
 from .connection import Connection, connected
 from .examination import (
     PROBED,
-    SETTINGS,
     Finding,
     Level,
     Measurement,
     examine,
-    examine_database,
     examine_file,
     examine_rights,
     judge_line,
@@ -32,6 +30,7 @@ from .examination import (
 )
 from .exits import ExitCode, leave, message_of
 from .mysql_examination import VARIABLES, examine_mysql
+from .postgres_examination import SETTINGS, examine_postgres
 from .text import columns, json_option, print_json
 
 
@@ -140,7 +139,7 @@ async def _examine(connection: Connection) -> Report:
             (row,) = await reader.fetch(SETTINGS)
         finally:
             await reader.close()
-        report.findings = [(reader.address, found) for found in examine_database(row)]
+        report.findings = [(reader.address, found) for found in examine_postgres(row)]
         if reader.pooled:
             advice = "add listen=host:port of the server to the URL of your managers, or poll"
             report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
