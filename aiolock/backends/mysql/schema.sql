@@ -207,15 +207,17 @@ BEGIN
   END IF;
 END
 $$
--- Forgets what has expired, and those who listen no more. It waits for nobody, and nobody for long.
+-- Forgets what has expired, and those who listen no more: one session at a time, until it ends. It waits for nobody, and
+-- nobody for long.
 CREATE PROCEDURE IF NOT EXISTS aiolock_sweep_1()
 SQL SECURITY DEFINER MODIFIES SQL DATA
-BEGIN
+sweep: BEGIN
   DECLARE found, seen INT DEFAULT 0;
   DECLARE expired VARBINARY(3072);
   DECLARE until_us BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 5000000;
   DECLARE rows_ CURSOR FOR SELECT k FROM aiolock_rows WHERE expires_us < until_us LIMIT 10000;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET found = 0;
+  IF NOT GET_LOCK(LEFT(CONCAT('aiolock sweep ', DATABASE()), 64), 0) THEN LEAVE sweep; END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   DELETE FROM aiolock_ears WHERE IS_USED_LOCK(CONCAT('aiolock ear ', ear)) IS NULL;

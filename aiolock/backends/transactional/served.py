@@ -211,7 +211,7 @@ class ServedEngine(GuessingEngine, Generic[S]):
             finally:
                 session.end()
         except Exception as error:
-            logger.warning("%s: rows that have expired could not be deleted: %s", self.address, error)
+            logger.warning("rows that have expired could not be deleted: %s", self.meaning(error, ran=False))
 
     # Messages.
 

@@ -123,6 +123,23 @@ async def test_a_server_that_has_little_room() -> None:
             assert locks._runtime.backend._engine._room < 150  # type: ignore[attr-defined]
 
 
+def test_a_sweep_of_a_large_table(database: PostgresDatabase) -> None:
+    """It looks at a part. Kept by sweep_1: TABLESAMPLE."""
+    database.equip()
+    end = "CASE WHEN n % 100 = 0 THEN 1 ELSE 9e15 END"
+    database.run(
+        f"INSERT INTO aiolock.rows SELECT n::text, 'string', '\"\"', {end}, 1 FROM generate_series(1, 200000) AS n"
+    )
+    database.run("ANALYZE aiolock.rows")
+    with database.connect() as link:
+        (found,) = link.execute("SELECT aiolock.sweep_1()").fetchone()
+        (seen,) = link.execute(
+            "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'aiolock.rows'::regclass"
+        ).fetchone()
+    assert 20 < found < 1000
+    assert 2000 < seen < 100_000
+
+
 async def test_who_waits_for_thousands_of_names(database: PostgresDatabase) -> None:
     """It takes no more of what all share. Kept by channels.SHARED, and ear_of()."""
     taken = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = {}"
