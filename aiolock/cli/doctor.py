@@ -29,7 +29,7 @@ from .examination import (
     measure,
 )
 from .exits import ExitCode, leave, message_of
-from .mysql_examination import VARIABLES, examine_mysql
+from .mysql_examination import OWNER, VARIABLES, examine_mysql
 from .postgres_examination import SETTINGS, examine_postgres
 from .text import columns, json_option, print_json
 
@@ -150,9 +150,10 @@ async def _examine(connection: Connection) -> Report:
         looker = MySQLReader(source)
         try:
             variables = {str(name): str(value) for name, value in await looker.fetch(VARIABLES)}
+            ((owner, wakes),) = await looker.fetch(OWNER)
         finally:
             await looker.close()
-        report.findings = [(looker.address, found) for found in examine_mysql(variables)]
+        report.findings = [(looker.address, found) for found in examine_mysql(variables, str(owner), bool(wakes))]
         return report
     if isinstance(source, str) and store_of(source) == "etcd":
         from ..backends.etcd.reader import EtcdReader

@@ -219,6 +219,16 @@ async def test_who_looks_sees_the_locks(database: Database) -> None:
         )
 
 
+async def test_what_managers_have_made_is_gone(database: Database) -> None:
+    """One that runs makes it again, as a new one would. Kept by ServedEngine._connect."""
+    async with LockManager(database.url) as locks:
+        async with locks.lock("x"):
+            pass
+        database.run(database.undo)
+        async with locks.lock("x").acquire(timeout=10):
+            pass
+
+
 # Sweeps.
 
 

@@ -22,7 +22,7 @@ SCHEMA = resources.files(__package__).joinpath("schema.sql")
 DEADLOCK = 1213
 FULL = 1206
 """No room, as for so many names."""
-UNREACHABLE = 2003
+UNREACHABLE, LOST = 2003, 2013
 INTERRUPTED = 1317
 """A statement of ours was ended by KILL QUERY."""
 UNDONE = frozenset({DEADLOCK, FULL, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
@@ -210,6 +210,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
         said = f"the server cannot be reached: is it up, and is this its address? ({said})"
         if address.secure:
             said = f"{said}; does it speak TLS, as the URL says?"
+    elif code == LOST and not ran:
+        said = f"{said}: is it MariaDB or MySQL?"
     if code in HINTS:
         said = f"{said}: {HINTS[code]}"
     if code in WITHOUT_SCHEMA:

@@ -173,7 +173,9 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
         return Unavailable(error)
     state = str(getattr(error, "sqlstate", None) or "")
     said = str(error).strip() or type(error).__name__
-    if isinstance(error, TimeoutError):
+    if isinstance(error, asyncpg.InternalClientError):  # it was ended in the middle of something
+        said = "the connection was lost"
+    elif isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
     elif isinstance(error, OSError) and not ran:
         said = f"PostgreSQL cannot be reached: is it up, and is this its address? ({said})"

@@ -133,8 +133,6 @@ class ServedEngine(GuessingEngine, Generic[S]):
         self._deliver = deliver
         try:
             self._session = await self._connect()
-            if not self._session.equipped:
-                await self.equip(self._session)
             if self.abilities.messages:
                 self._ear = self.ear()
                 await self._ear.tune()
@@ -165,9 +163,16 @@ class ServedEngine(GuessingEngine, Generic[S]):
                     raise
 
     async def _connect(self) -> S:
-        """Connect again: to another server, for all that is known."""
+        """Connect again: to another server, for all that is known, or to a database that was emptied."""
         self.forget()
-        return await self.dial()
+        session = await self.dial()
+        try:
+            if not session.equipped:
+                await self.equip(session)
+        except BaseException:
+            session.end()
+            raise
+        return session
 
     async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         """See `GuessingEngine.exchange`."""

@@ -35,6 +35,7 @@ class MySQLDatabase(Database):
     queued = "SELECT JSON_LENGTH(value) FROM aiolock_rows WHERE k = %s"
     schema = SCHEMA
     sweep = "CALL aiolock_sweep_1()"
+    undo = "DROP PROCEDURE aiolock_exchange_1"
     idle = (
         "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
         "ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.command = 'Sleep'"

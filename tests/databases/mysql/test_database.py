@@ -214,6 +214,18 @@ async def test_a_pooler_that_shares_sessions(database: MySQLDatabase, monkeypatc
             pass
 
 
+async def test_another_kind_of_server() -> None:
+    """It waits for the client to begin, or says something else, and ends the connection. Kept by meaning(): LOST."""
+
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BackendError, match="is it MariaDB or MySQL"):
+            await LockManager(f"mysql://app@127.0.0.1:{port}/app").open()
+
+
 def test_a_user_whom_only_cryptography_can_prove() -> None:
     """As those of MySQL 8 are, without TLS: it is no use to try again."""
     missing = RuntimeError("'cryptography' package is required for caching_sha2_password auth methods")

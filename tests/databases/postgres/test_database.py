@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 from itertools import count
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.address import address_of
+from aiolock.backends.postgres.loop import ResolvingLoop
 from aiolock.backends.postgres.session import meaning
+from aiolock.backends.resolver import Resolver
 from aiolock.backends.transactional.channels import SHARED
 from aiolock.backends.transactional.guess import NAMES
 from tests.support.postgres import OwnServer
@@ -121,6 +124,21 @@ async def test_a_server_that_has_little_room() -> None:
                 await asyncio.sleep(0.05)
             assert not [lease for lease in leases if lease.lost]
             assert locks._runtime.backend._engine._room < 150  # type: ignore[attr-defined]
+
+
+def test_a_session_that_ends_while_it_is_opened() -> None:
+    """What asyncpg says then says nothing to others. Kept by meaning()."""
+    error = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+    found = meaning(address_of("postgresql://app@host/app"), error, 5.0, ran=False)
+    assert "the connection was lost" in str(found.error)
+
+
+async def test_a_connection_for_which_nobody_waits_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    """It may end with an error that nobody hears. Kept by ResolvingLoop.create_future."""
+    ResolvingLoop(asyncio.get_running_loop(), Resolver()).create_future().set_exception(OSError("cut"))
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not caplog.messages
 
 
 def test_a_sweep_of_a_large_table(database: PostgresDatabase) -> None:
