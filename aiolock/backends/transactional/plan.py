@@ -95,6 +95,14 @@ class Plan:
         """Whether others wait for it: it ends an owner, or is about one who has the name already; or it is firm."""
         return self.firm or self._owned or any(call.script.ends is not None for _, call in self.calls)
 
+    @property
+    def lazy(self) -> bool:
+        """Whether a crash may forget it: it only ends owners, and nobody is granted or told anything. Then they have
+        what they have for the rest of a ttl.
+        """
+        ends = bool(self.calls) and all(call.script.ends is not None for _, call in self.calls)
+        return ends and not self.messages and not any(is_lock(key) and grants(row) for key, row in self.writes.items())
+
     def join(self, other: Plan) -> None:
         """Take over what another is about."""
         self.calls = sorted((*self.calls, *other.calls), key=lambda numbered: numbered[0])

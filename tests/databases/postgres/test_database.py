@@ -141,6 +141,31 @@ async def test_a_connection_for_which_nobody_waits_any_more(caplog: pytest.LogCa
     assert not caplog.messages
 
 
+async def test_a_crash_forgets_a_release_at_most() -> None:
+    """Who releases waits for no disk, and a crash costs the rest of a ttl; what is granted later brings
+    it to the disk, and is never forgotten. Kept by exchange_1: `lazy`, and Plan.lazy.
+    """
+    held = "SELECT name FROM aiolock.locks ORDER BY name"
+    with contextlib.closing(OwnServer("-c", "wal_writer_delay=10s")) as server:
+        database = PostgresDatabase(server.url)
+        async with LockManager(server.url, ttl=3, recheck=1) as locks:
+            first = await locks.lock("first").acquire()
+            await first.release()
+            with server.away():
+                pass
+            assert database.run(held) == [("first",)]
+            async with locks.lock("first").acquire(timeout=20) as again:
+                assert again.fence > first.fence
+            second = await locks.lock("second", ttl=60).acquire()
+            with server.away():
+                pass
+            assert database.run(held) == [("second",)]
+            async with locks.lock("first").acquire(timeout=20) as once_more:
+                assert once_more.fence > again.fence
+            assert not second.lost
+            await second.release()
+
+
 def test_a_sweep_of_a_large_table(database: PostgresDatabase) -> None:
     """It looks at a part. Kept by sweep_1: TABLESAMPLE."""
     database.equip()
