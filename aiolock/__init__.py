@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .errors import AcquireTimeout as AcquireTimeout
     from .errors import AiolockError as AiolockError
     from .errors import BackendError as BackendError
+    from .errors import CommitUnknown as CommitUnknown
     from .errors import ConfigurationError as ConfigurationError
     from .errors import Holder as Holder
     from .errors import LockLost as LockLost
@@ -51,6 +52,7 @@ else:
         "AcquireTimeout": ".errors",
         "AiolockError": ".errors",
         "BackendError": ".errors",
+        "CommitUnknown": ".errors",
         "ConfigurationError": ".errors",
         "Holder": ".errors",
         "LockLost": ".errors",
@@ -106,6 +108,7 @@ __all__ = [
     "AiolockError",
     "Attempt",
     "BackendError",
+    "CommitUnknown",
     "Condition",
     "ConfigurationError",
     "Default",

@@ -8,6 +8,7 @@
     ├─ LockLost                       was held, but is no longer; `reason` says why
     ├─ NotOwned                       you released or renewed what you do not hold
     ├─ TransactionError               `fenced()`: the database, or the block, has ended the transaction
+    ├─ CommitUnknown                  `fenced()`: no answer to COMMIT; `committed()` of its block finds out
     └─ BackendError                   Redis is unreachable or refuses; the client's error is `__cause__`
        └─ QuorumError                 too few servers of a quorum answered; `outcomes` says what each did
 
@@ -164,8 +165,16 @@ class NotOwned(AiolockError):
 class TransactionError(AiolockError):
     """The transaction of a `fenced()` block did not begin, or was over before the block; the lease is not lost by that.
 
-    The message says which: the database was locked, the transaction was idle for too long, or the block has committed
+    The message says which: the database was locked, the connection was lost before COMMIT, or the block has committed
     or rolled back itself. The database's own error is `__cause__`.
+    """
+
+
+class CommitUnknown(AiolockError):
+    """The COMMIT of a `fenced()` block got no answer: it may be done or not, and it may still be on its way.
+
+    Before you do its work again, ask `committed()` of what `fenced()` returned. The database's own error is
+    `__cause__`.
     """
 
 

@@ -54,6 +54,7 @@ class Lease(Level, Renamed):
         self._lock: weakref.ref[object] | None = None
         self._result: Release | None = None
         self._detached = False
+        self._pins = 0
 
     @property
     def name(self) -> str:
@@ -376,7 +377,7 @@ class Lease(Level, Renamed):
             raise self._not_owned()
 
     def _check_alone(self) -> None:
-        self._hold.policy.check_may_leave(self.name)
+        self._check_may_leave()
         if self.depth > 1:
             raise ConfigurationError(
                 self.name,

@@ -58,15 +58,6 @@ class Policy:
         object.__setattr__(self, "ttl_ms", milliseconds(self.ttl))
         object.__setattr__(self, "early", min(MAX_EARLY, self.ttl / 30))
 
-    def check_may_leave(self, name: str) -> None:
-        """Raise if it has to stay: no ticket of it, no wait for its condition.
-
-        Raises:
-            ConfigurationError: says why.
-        """
-        if self.stays:
-            raise ConfigurationError(name, f"lock {name!r} cannot be detached, or released in a wait: {self.stays}")
-
 
 def milliseconds(seconds: float) -> int:
     """Whole milliseconds, as the wire has them."""

@@ -232,7 +232,7 @@ class Condition(AsyncOnly):
     def _check_alone(self, lease: Lease) -> None:
         """Raise unless the end of `lease` releases the lock, and a loss of what it gets then cancels its block."""
         lease._check_valid()
-        lease._hold.policy.check_may_leave(self.name)
+        lease._check_may_leave()
         if lease.depth > 1:
             raise ConfigurationError(
                 self.name,

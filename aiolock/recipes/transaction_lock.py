@@ -13,7 +13,7 @@ from ..clock import format_seconds
 from ..core.policy import check_timeout
 from ..errors import AcquireTimeout, BackendError, ConfigurationError
 from ..scripts.keys import Keys, check_name
-from .fenced_transaction import NO_RIGHT, NO_TRANSACTION, code_of
+from .database_errors import NO_RIGHT, NO_TRANSACTION, code_of
 from .transactions import Transactions, transactions
 
 HOLD = "SELECT aiolock.hold_1(CAST({} AS text), CAST({} AS bigint), CAST({} AS bigint))"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from ..errors import ConfigurationError
@@ -134,7 +134,9 @@ class Alchemy:
 
     @property
     def busy(self) -> bool:
-        return bool(self._connection.in_transaction())
+        bind: Any = self._connection.get_bind() if hasattr(self._connection, "get_bind") else None
+        joined = hasattr(bind, "in_transaction") and bind.in_transaction()  # of somebody who would commit it later
+        return bool(joined or self._connection.in_transaction())
 
     @property
     def gone(self) -> bool:
@@ -145,10 +147,11 @@ class Alchemy:
 
     @asynccontextmanager
     async def begin(self) -> AsyncIterator[None]:
-        async with _entered(self._connection.begin()):
-            if self.dialect == "sqlite":
-                await self._really_begin()
-            yield
+        with _one_connection(self._connection):
+            async with _entered(self._connection.begin()):
+                if self.dialect == "sqlite":
+                    await self._really_begin()
+                yield
 
     async def _really_begin(self) -> None:
         """SQLAlchemy leaves it to sqlite3 to begin, which does so before some statements, and never without commits."""
@@ -233,9 +236,6 @@ class SQLite:
         return bool(self._connection.in_transaction)
 
     def unfit(self) -> str | None:
-        opened = getattr(self._connection, "_conn", self._connection)  # aiosqlite does not pass it on
-        if getattr(opened, "autocommit", None) is False:
-            return "with autocommit=False it is in a transaction at any time: open it without that"
         return None
 
     @asynccontextmanager
@@ -255,6 +255,7 @@ class SQLite:
 
     async def execute(self, sql: str, *values: Value) -> tuple[Any, ...] | None:
         cursor = await _settled(self._connection.execute(sql.format(*("?" for _ in values)), values))
+        cursor.row_factory = None  # a user's rows may be anything
         return _row(await _settled(cursor.fetchone()))
 
 
@@ -344,6 +345,31 @@ def _driver(connection: Connection) -> Any:
     """The connection of sqlite3 or aiosqlite that a session or a connection of SQLAlchemy uses."""
     own = connection.connection() if callable(connection.connection) else connection
     return own.connection.driver_connection
+
+
+@contextmanager
+def _one_connection(connection: Connection) -> Iterator[None]:
+    """Refuse what a session would do on a second connection: its rows would not be in the transaction of the fence."""
+    session = getattr(connection, "sync_session", connection)
+    if not hasattr(session, "get_bind"):
+        yield
+        return
+    from sqlalchemy import event
+
+    first: dict[object, object] = {}  # by transaction
+
+    def begun(_: object, transaction: Any, link: object) -> None:
+        while transaction.parent is not None:
+            transaction = transaction.parent
+        if first.setdefault(transaction, link) is not link:
+            text = "this needs a session of one database: this one has begun a transaction in a second one, by binds="
+            raise ConfigurationError("", text)
+
+    event.listen(session, "after_begin", begun)
+    try:
+        yield
+    finally:
+        event.remove(session, "after_begin", begun)
 
 
 def _row(row: Any) -> tuple[Any, ...] | None:

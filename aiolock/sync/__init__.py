@@ -4,6 +4,7 @@ Errors, `Owner` and what `info()` returns are those of `aiolock`.
 """
 
 from .condition import Condition as Condition
+from .fenced import FencedBlock as FencedBlock
 from .fenced import fenced as fenced
 from .latch import Latch as Latch
 from .lease import Lease as Lease
@@ -20,6 +21,7 @@ from .transaction_lock import hold_in as hold_in
 __all__ = [
     "Condition",
     "FairLock",
+    "FencedBlock",
     "Latch",
     "Lease",
     "Lock",

@@ -1,89 +1,166 @@
-"""What the locks of a round protect in a PostgreSQL: a number that only `fenced()` changes."""
+"""What the locks of a round protect in a database: a number that only `fenced()` changes, once a unit of work."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
-import asyncpg
-import psycopg
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
-from aiolock import Lease, LockLost, TransactionError, fenced
-from aiolock.recipes.fenced import FENCES_TABLE
-from tests.support.postgres import OWNER
+from aiolock import CommitUnknown, Lease, LockLost, TransactionError, fenced
+from aiolock.recipes.fences_table import FENCES_TABLE, FENCES_TABLE_OF_MYSQL
+from tests.support.mywire import MySQLFramer
+from tests.support.pgwire import PostgresFramer
+from tests.support.proxy import FaultProxy, Framing
 
 TABLES = (
     "CREATE TABLE account (total bigint NOT NULL)",
     "INSERT INTO account VALUES (0)",
-    "CREATE TABLE entry (fence bigint NOT NULL, seen bigint NOT NULL)",
-    FENCES_TABLE,
+    "CREATE TABLE entry (unit bigint NOT NULL, fence bigint NOT NULL, seen bigint NOT NULL)",
 )
-MISHAPS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TransactionError)
+FENCES = {"postgresql": FENCES_TABLE, "mysql": FENCES_TABLE_OF_MYSQL}
+DRIVERS = {"postgresql": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
+FRAMINGS: dict[str, Framing] = {"postgresql": PostgresFramer, "mysql": MySQLFramer}
+MISHAPS = (DBAPIError, OSError, TransactionError, CommitUnknown)
 """Of a database whose sessions are ended."""
+TRIES = 3
+LATE = 0.3
+"""Seconds that a COMMIT may take which nobody waits for any more."""
 
 
 class Accounts:
-    """One number.
+    """One number, and an entry for each unit of work that has increased it.
 
     Args:
-        dsn: of the database.
+        scheme: "postgresql" or "mysql".
+        database: its name.
+        where: the server's host or Unix socket, and its port.
     """
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, scheme: str, database: str, where: tuple[str, int]) -> None:
+        self._scheme, self._database, self._where = scheme, database, where
+        logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL)  # what it says of sessions that are ended on purpose
 
-    async def increase(self, lease: Lease, stay: float, wrote: Callable[[float, bool | None], None]) -> None:
-        """Read the number, stay, and write it; tell whether that was accepted, or None if nobody can know."""
-        since = time.monotonic()
+    async def increase(
+        self, lease: Lease, stay: float, dice: random.Random, wrote: Callable[[float, bool | None], None]
+    ) -> None:
+        """Do one unit of work: read the number, stay, and write it. Tell whether it was done: False if it was refused,
+        None if nobody knows.
+
+        Often COMMIT is lost, late, or not answered: then look whether it was done, and do it again only if not. Of what
+        was not done in the end there is nothing to tell.
+        """
+        since, unit = time.monotonic(), dice.getrandbits(62)
         accepted: bool | None = None
         try:
-            connection = await asyncpg.connect(self._dsn)
-            try:
-                async with fenced(lease, connection):
-                    seen = await connection.fetchval("SELECT total FROM account")
-                    await asyncio.sleep(stay)
-                    await connection.execute("UPDATE account SET total = $1", seen + 1)
-                    await connection.execute("INSERT INTO entry VALUES ($1, $2)", lease.fence, seen)
-                accepted = True
-            finally:
-                await _ended(connection.close(timeout=2.0))
-        except LockLost:
-            if not lease.lost:  # else it has not asked the database: nothing is there
-                accepted = False
-            raise
+            for _ in range(TRIES):
+                accepted = None
+                done = await self._try(lease, unit, stay, dice.choice((None, None, "cut", "lose", "late")))
+                if done is not False:
+                    accepted = done
+                    break
+            else:
+                return
         except MISHAPS:
             pass
-        finally:
-            wrote(since, accepted)
+        except BaseException as error:
+            # One that has lost its lease has not asked the database: nothing is there.
+            wrote(since, False if isinstance(error, LockLost) and not lease.lost else None)
+            raise
+        wrote(since, accepted)
+
+    async def _try(self, lease: Lease, unit: int, stay: float, fault: str | None) -> bool | None:
+        async with AsyncExitStack() as stack:
+            proxy = None
+            if fault is not None:
+                made = FaultProxy(*self._where, framing=FRAMINGS[self._scheme])
+                proxy = await stack.enter_async_context(made)
+            connection = await self._connect(stack, proxy)
+            block = fenced(lease, connection)
+            try:
+                async with block:
+                    found = await connection.execute(text("SELECT total FROM account"))
+                    seen = int(found.scalar_one())
+                    await asyncio.sleep(stay)
+                    await connection.execute(text(f"UPDATE account SET total = {seen + 1}"))
+                    await connection.execute(text(f"INSERT INTO entry VALUES ({unit}, {lease.fence}, {seen})"))
+                    if proxy is not None:
+                        _break(proxy, fault)
+            except CommitUnknown:
+                return await block.committed(await self._connect(stack, None))
+        return True
+
+    async def _connect(self, stack: AsyncExitStack, proxy: FaultProxy | None) -> AsyncConnection:
+        engine = self._engine(proxy)
+        stack.push_async_callback(engine.dispose)
+        connection = await engine.connect()
+        stack.push_async_callback(_closed, connection)
+        return connection
+
+    def _engine(self, proxy: FaultProxy | None) -> AsyncEngine:
+        host, port = ("127.0.0.1", proxy.port) if proxy is not None else self._where
+        user = "root" if self._scheme == "mysql" else "postgres"
+        address, given = f"{DRIVERS[self._scheme]}://{user}@{host}:{port}/{self._database}", {}
+        if host.startswith("/"):  # a socket, whose folder PostgreSQL's clients want to know
+            address, given = f"{DRIVERS[self._scheme]}://{user}@/{self._database}", {"host": host.rpartition("/")[0]}
+        elif self._scheme == "postgresql":
+            given = {"ssl": "disable"}
+        return create_async_engine(address, poolclass=NullPool, connect_args=given)
+
+
+def _break(proxy: FaultProxy, fault: str | None) -> None:
+    """Do something to the COMMIT that comes next."""
+    loop = asyncio.get_running_loop()
+    if fault == "cut":
+        proxy.cut(matching=_commits)
+        return
+    rule = proxy.hold("requests", matching=_commits)
+    waiting = loop.create_task(rule.hit())
+    if fault == "late":
+        waiting.add_done_callback(lambda _: (proxy.reset(upstream=False), loop.call_later(LATE, proxy.heal)))
+    else:
+        waiting.add_done_callback(lambda _: proxy.reset())
+
+
+def _commits(frame: bytes) -> bool:
+    return b"COMMIT" in frame.upper()
+
+
+async def _closed(connection: AsyncConnection) -> None:
+    with suppress(*MISHAPS, TimeoutError):
+        await connection.close()
+
+
+class Ledger:
+    """The same, as the round sees it.
+
+    Args:
+        run: executes a statement in a session of its own, and returns its rows.
+    """
+
+    def __init__(self, run: Callable[[str], list[tuple[Any, ...]]]) -> None:
+        self._run = run
 
     def total(self) -> int:
         """The number."""
-        return int(self._look("SELECT total FROM account")[0][0])
+        return int(self._run("SELECT total FROM account")[0][0])
 
     def broken(self) -> list[str]:
-        """What must not be: each writer has seen what the one before wrote."""
-        entries = self._look("SELECT fence, seen FROM entry ORDER BY fence, seen")
+        """What must not be: each writer has seen what the one before wrote, and nothing was done twice."""
+        entries = self._run("SELECT fence, seen FROM entry ORDER BY fence, seen")
         wrong = [
             f"fence {fence} saw {seen} after {at} writes" for at, (fence, seen) in enumerate(entries) if seen != at
         ]
         if self.total() != len(entries):
             wrong.append(f"the account says {self.total()}, and {len(entries)} entries stay")
+        twice = self._run("SELECT unit FROM entry GROUP BY unit HAVING count(*) > 1")
+        wrong += [f"unit {unit} was done twice" for (unit,) in twice]
         return [f"fenced: {text}" for text in wrong[:3]]
-
-    def end_sessions(self) -> None:
-        """As a restart of the database does."""
-        self._look("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "
-                   "AND datname = current_database() AND pid <> pg_backend_pid() "
-                   f"AND application_name <> '{OWNER}'")  # fmt: skip
-
-    def _look(self, sql: str) -> list[Any]:
-        with psycopg.connect(self._dsn, autocommit=True) as link:
-            return link.execute(sql).fetchall()
-
-
-async def _ended(closing: Awaitable[None]) -> None:
-    with suppress(*MISHAPS, TimeoutError):
-        await closing

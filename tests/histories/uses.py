@@ -231,7 +231,8 @@ class Uses:
         operation = self._journal.begin("lock", "account", timeout=patience, use="fenced")
         taking = self._locks.lock("account").acquire(timeout=patience)
         async with self._ending(operation), _held(operation, taking) as held:
-            await self.accounts.increase(held.lease, self._stay(), functools.partial(held.wrote, "account"))
+            wrote = functools.partial(held.wrote, "account")
+            await self.accounts.increase(held.lease, self._stay(), self._dice, wrote)
 
     async def _rlock(self) -> None:
         await self._on_redisson("rlock", "w", self._java.lock("w", **self._options()))

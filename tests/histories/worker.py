@@ -75,7 +75,7 @@ class Worker:
             if "accounts" in given["place"]:
                 from .accounts import Accounts  # only there: it brings drivers
 
-                self._uses.accounts = Accounts(given["place"]["accounts"])
+                self._uses.accounts = Accounts(*given["place"]["accounts"])
             loop.add_reader(0, self._told)
             self._journal.note("ready")
             watching = asyncio.create_task(self._journal.watch())

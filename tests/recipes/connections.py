@@ -94,6 +94,19 @@ async def over_threads_psycopg(address: str) -> AsyncIterator[Any]:
         yield connection
 
 
+def over_pg8000(**options: Any) -> Callable[[str], AbstractAsyncContextManager[Any]]:
+    @asynccontextmanager
+    async def connect(address: str) -> AsyncIterator[Any]:
+        parsed = psycopg.conninfo.conninfo_to_dict(address)
+        where = {"user": parsed["user"], "database": parsed["dbname"], "unix_sock": f"{parsed['host']}/.s.PGSQL.5432"}
+        engine = sqlalchemy.create_engine("postgresql+pg8000://", connect_args=where, **options)
+        with Session(engine) as connection:
+            yield connection
+        engine.dispose()
+
+    return connect
+
+
 def over_aiosqlite(**options: Any) -> Callable[[str], AbstractAsyncContextManager[Any]]:
     @asynccontextmanager
     async def connect(address: str) -> AsyncIterator[Any]:
@@ -167,6 +180,8 @@ WAYS = [
     Way("threads-session-psycopg", PG, over_threads_alchemy("postgresql+psycopg", True), awaited=False),
     Way("threads-connection-psycopg-autocommit", PG, over_threads_alchemy(
         "postgresql+psycopg", False, **AUTO), True, False),
+    Way("threads-session-pg8000", PG, over_pg8000(), awaited=False),
+    Way("threads-session-pg8000-autocommit", PG, over_pg8000(**AUTO), True, False),
     Way("django-postgres", PG, over_django(PG), awaited=False),
     Way("django-postgres-no-autocommit", PG, over_django(PG, AUTOCOMMIT=False), True, False),
     Way("django-sqlite", LITE, over_django(LITE), awaited=False),

@@ -17,7 +17,16 @@ from sqlalchemy.ext import asyncio as alchemy
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import aiolock.sync
-from aiolock import ConfigurationError, LockLost, LockManager, LossReason, NotOwned, fenced
+from aiolock import (
+    ConfigurationError,
+    LockLost,
+    LockManager,
+    LossReason,
+    NotOwned,
+    TransactionError,
+    WaitTimeout,
+    fenced,
+)
 from aiolock.recipes.fenced import FENCES_TABLE
 from aiolock.testing import MemoryBackend
 
@@ -135,7 +144,7 @@ def docs(path: Path) -> list[int]:
 
 def later(path: Path, fence: int) -> None:
     """A later holder has committed."""
-    look(path, "INSERT OR REPLACE INTO aiolock_fences VALUES (?, ?)", KEY, fence)
+    look(path, "INSERT OR REPLACE INTO aiolock_fences (lock, fence) VALUES (?, ?)", KEY, fence)
 
 
 async def write(connection: Any, number: int) -> None:
@@ -351,14 +360,21 @@ async def test_the_fence_is_written_first_and_last(locks: LockManager, path: Pat
     ):
         session.add(Doc(id=1))
     await engine.dispose()
-    fence = ["INSERT INTO aiolock_fences", "SELECT 1 FROM aiolock_fences", "COMMIT"]
-    block = ["SAVEPOINT aiolock_fenced", "INSERT INTO doc", "RELEASE SAVEPOINT aiolock_fenced"]
+    found = "SELECT written, 0 FROM aiolock_fences"
     assert [re.split(r" [(W]", text)[0] for text in said] == [
         "BEGIN IMMEDIATE",
-        *fence,
+        "INSERT INTO aiolock_fences",
+        found,
+        "SAVEPOINT aiolock_fenced",
+        "COMMIT",
         "BEGIN IMMEDIATE",
-        *block,
-        *fence,
+        "ROLLBACK TO SAVEPOINT aiolock_fenced",
+        "SAVEPOINT aiolock_fenced",
+        "INSERT INTO doc",
+        "RELEASE SAVEPOINT aiolock_fenced",
+        "UPDATE aiolock_fences SET written = ?",
+        found,
+        "COMMIT",
     ]
 
 
@@ -442,3 +458,56 @@ def test_another_database(threads: aiolock.sync.LockManager) -> None:
     with engine.connect() as connection, threads.lock("doc") as lease, refused:
         aiolock.sync.fenced(lease, connection).__enter__()
     engine.dispose()
+
+
+async def test_the_lock_is_not_given_up_inside(locks: LockManager, path: Path) -> None:
+    """A wait for a condition would let others in, and go on with a later fence. Kept by Level._check_may_leave."""
+    lock = locks.lock("doc")
+    async with over_aiosqlite(path) as connection, lock as lease:
+        async with fenced(lease, connection):
+            await write(connection, 1)
+            with pytest.raises(ConfigurationError, match=r"what fenced\(\) has read must stay so"):
+                await locks.condition(lock).wait(0.0)
+            with pytest.raises(ConfigurationError, match=r"what fenced\(\) has read must stay so"):
+                await lease.detach()
+        with pytest.raises(WaitTimeout):
+            await locks.condition(lock).wait(0.0)
+    assert docs(path) == [1]
+
+
+async def test_released_inside(locks: LockManager, path: Path) -> None:
+    """Nothing of the block stays. Kept by `ensure` at its end."""
+    async with over_aiosqlite(path) as connection:
+        lease = await locks.lock("doc").acquire()
+        with pytest.raises(NotOwned):  # noqa: PT012
+            async with fenced(lease, connection):
+                await write(connection, 1)
+                await lease.release()
+    assert docs(path) == []
+
+
+async def test_the_fence_is_that_of_the_beginning(locks: LockManager, path: Path) -> None:
+    """Whatever gives the lease a later one. Kept by `_fence`."""
+    async with over_aiosqlite(path) as connection:
+        lease = await locks.lock("doc").acquire()
+        with pytest.raises(LockLost, match=f"fence {lease.fence}\\) was lost: a later holder has begun"):  # noqa: PT012
+            async with fenced(lease, connection):
+                await write(connection, 1)
+                lease._hold.fence += 1  # as when it was given up and acquired again
+                await connection.execute("UPDATE aiolock_fences SET fence = fence + 1")
+        await lease.release()
+    assert docs(path) == []
+
+
+async def test_a_row_that_is_gone(locks: LockManager, path: Path) -> None:
+    """It is not written anew: another table, or a purge of rows in use, is no later holder. Kept by `WRITE`."""
+    async with over_aiosqlite(path) as connection, locks.lock("doc") as lease:
+        with pytest.raises(TransactionError, match="does not find the row of aiolock_fences"):  # noqa: PT012
+            async with fenced(lease, connection):
+                await write(connection, 1)
+                await connection.execute("DELETE FROM aiolock_fences")
+        with pytest.raises(TransactionError, match="does not find the row of aiolock_fences"):  # noqa: PT012
+            async with fenced(lease, connection):
+                await write(connection, 1)
+                await connection.execute(FENCES_TABLE.replace("TABLE IF NOT EXISTS", "TEMP TABLE"))
+    assert docs(path) == []

@@ -146,7 +146,7 @@ async def test_a_database_that_stays_locked(lease: Any, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 had no autocommit= before")
 async def test_a_connection_that_is_always_in_a_transaction(lease: Any, tmp_path: Path) -> None:
-    """Kept by SQLite.unfit."""
+    """Kept by SQLite.busy."""
     async with aiosqlite.connect(tmp_path / "app.db", autocommit=False) as connection:
         with pytest.raises(ConfigurationError, match="autocommit=False"):
             async with fenced(lease, connection):

@@ -13,7 +13,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 from aiolock import ConfigurationError, LockLost, LockManager, TransactionError, fenced, sync
-from aiolock.recipes.fenced_transaction import FENCES_TABLE_OF_MYSQL
+from aiolock.recipes.fences_table import FENCES_TABLE_OF_MYSQL
 from aiolock.testing import MemoryBackend
 from tests.databases.mysql.database import MySQLDatabase
 
@@ -54,7 +54,7 @@ async def test_what_the_holder_writes_stays(locks: LockManager, database: MySQLD
             async with fenced(lease, connection):
                 await say(connection, f"INSERT INTO doc VALUES({number})")
     assert database.run("SELECT id FROM doc ORDER BY id") == [(1,), (2,)]
-    assert database.run("SELECT * FROM aiolock_fences") == [(b"aiolock:lock:{doc}", lease.fence)]
+    assert database.run("SELECT `lock`, fence FROM aiolock_fences") == [(b"aiolock:lock:{doc}", lease.fence)]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -106,6 +106,37 @@ async def test_a_table_that_is_missing(locks: LockManager, database: MySQLDataba
             async with fenced(lease, connection):
                 raise AssertionError
     assert FENCES_TABLE_OF_MYSQL in caught.value.__notes__[0]
+
+
+async def test_another_database_at_the_end(locks: LockManager, database: MySQLDatabase) -> None:
+    """The end looks at the table of the beginning, though the other has the same row. Kept by `_where`."""
+    other = MySQLDatabase.new()
+    other.run(FENCES_TABLE_OF_MYSQL)
+    async with locks.lock("doc") as lease, WAYS["session"](database.url) as connection:
+        with pytest.raises(TransactionError, match="search_path, USE"):  # noqa: PT012
+            async with fenced(lease, connection):
+                await say(connection, "INSERT INTO doc VALUES(1)")
+                await asyncio.to_thread(
+                    database.run, f"INSERT INTO {other.name}.aiolock_fences SELECT * FROM aiolock_fences"
+                )
+                await say(connection, f"USE {other.name}")
+    other.drop()
+    assert database.run("SELECT * FROM doc") == []
+
+
+async def test_two_blocks_of_one_lease(locks: LockManager, database: MySQLDatabase) -> None:
+    """The second finds a row that has changed since it began, and no later holder. Kept by `_leave`."""
+    async with (
+        locks.lock("doc") as lease,
+        WAYS["snapshot"](database.url) as first,
+        WAYS["connection"](database.url) as second,
+    ):
+        with pytest.raises(sqlalchemy.exc.SQLAlchemyError, match="1020"):  # noqa: PT012
+            async with fenced(lease, first):
+                await say(first, "SELECT * FROM doc")
+                async with fenced(lease, second):
+                    await say(second, "INSERT INTO doc VALUES(1)")
+    assert database.run("SELECT * FROM doc") == [(1,)]
 
 
 def test_threads(database: MySQLDatabase) -> None:

@@ -119,7 +119,7 @@ def threads() -> Iterator[aiolock.sync.LockManager]:
 def later(database: Database, fence: int) -> None:
     """A later holder has begun."""
     database.look(f"DELETE FROM aiolock_fences WHERE lock = '{KEY}'")
-    database.look(f"INSERT INTO aiolock_fences VALUES ('{KEY}', {fence + 1})")
+    database.look(f"INSERT INTO aiolock_fences (lock, fence) VALUES ('{KEY}', {fence + 1})")
 
 
 def overtaken(database: Database, fence: int, body: Body) -> Body:

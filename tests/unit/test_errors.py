@@ -13,6 +13,7 @@ from aiolock import (
     AcquireTimeout,
     AiolockError,
     BackendError,
+    CommitUnknown,
     ConfigurationError,
     Holder,
     LockLost,
@@ -33,6 +34,7 @@ ERRORS = [
     LockLost("order:42", "said", LossReason.LOOP_BLOCKED),
     NotOwned("order:42", "said"),
     TransactionError("order:42", "said"),
+    CommitUnknown("order:42", "said"),
     BackendError("order:42", "said", transient=True),
     QuorumError("order:42", "said", transient=True, outcomes=("node 1: granted", "node 2: no answer in time")),
 ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...errors import AiolockError, LossReason
+from ...errors import AiolockError, ConfigurationError, LossReason
 from ...scripts.base import Ending
 from ..calls import Calls, Contention
 from ..services import Services
@@ -15,6 +17,9 @@ from ..services import Services
 if TYPE_CHECKING:
     from .hold import Hold
     from .release import Release
+
+
+FENCED = "what fenced() has read must stay so: leave its block before"
 
 
 class Block:
@@ -37,7 +42,7 @@ class Block:
 class Level:
     """One acquisition of a hold, as the hold, its task and its block see it; `Lease` is what you get."""
 
-    __slots__ = ("__weakref__", "_calls", "_guard", "_hold", "_lock", "_result", "_task")
+    __slots__ = ("__weakref__", "_calls", "_guard", "_hold", "_lock", "_pins", "_result", "_task")
 
     _hold: Hold
     _calls: Calls
@@ -50,10 +55,31 @@ class Level:
     """What it was acquired through, manually."""
     _result: Release | None
     """Once it was given up."""
+    _pins: int
+    """How many transactions rely on this very hold."""
 
     @abstractmethod
     def _give_up(self, ending: Ending, abandoned: bool = False) -> Release:
         """Release it with a given ending; `abandoned` if its task has ended inside its block."""
+
+    @contextmanager
+    def _pinned(self) -> Iterator[None]:
+        """Rely on its hold for the time of a block."""
+        self._pins += 1
+        try:
+            yield
+        finally:
+            self._pins -= 1
+
+    def _check_may_leave(self) -> None:
+        """Raise if it has to stay: no ticket of it, no wait for its condition.
+
+        Raises:
+            ConfigurationError: says why.
+        """
+        name, stays = self._hold.calls.name, FENCED if self._pins else self._hold.policy.stays
+        if stays:
+            raise ConfigurationError(name, f"lock {name!r} cannot be detached, or released in a wait: {stays}")
 
 
 class Home(Protocol):

@@ -1,6 +1,7 @@
 from .base import Place as Place
 from .cluster import AnyCluster as AnyCluster
 from .database import Database as Database
+from .database import DatabaseOfMySQL as DatabaseOfMySQL
 from .etcd import Etcd as Etcd
 from .file import File as File
 from .quorum import Quorum as Quorum
@@ -16,9 +17,8 @@ from .zookeeper import ZooKeeper as ZooKeeper
 Placed = OneServer | AnyCluster | Watched | Quorum | File | Database | Postgres | MariaDB | MySQL | Etcd | ZooKeeper
 PLACES: dict[str, type[Placed]] = {
     place.name: place
-    for places in (
-        (OneServer, OnRedisson, AnyCluster, Watched, Quorum, File),
-        (Database, Postgres, MariaDB, MySQL, Etcd, ZooKeeper),
+    for place in (
+        *(OneServer, OnRedisson, AnyCluster, Watched, Quorum, File),
+        *(Database, DatabaseOfMySQL, Postgres, MariaDB, MySQL, Etcd, ZooKeeper),
     )
-    for place in places
 }
