@@ -3,7 +3,7 @@
 `AIOLOCK_TEST_SERVERS` names folders, separated as in PATH; each has a `redis-server`, `valkey-server`, `redict-server`
 or `keydb-server`. With `AIOLOCK_TEST_DOCKER=1` Docker runs the images named here instead. With `--topologies` each
 version is a cluster and a set of Sentinels, as in `make test-topologies`; containers cannot be that. A folder with a
-`postgres` is that version of PostgreSQL.
+`postgres` is that version of PostgreSQL; one with a `mysqld` or `mariadbd`, that of MySQL or MariaDB.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from aiolock.testing.server import DOCKER_VARIABLE, IMAGE_VARIABLE, URL_VARIABLE, RedisServer
-from tests.support import postgres, redis_cli, runs
+from tests.support import mysql, postgres, redis_cli, runs
 from tests.support.runs import ROOT
 
 SERVERS_VARIABLE = "AIOLOCK_TEST_SERVERS"
@@ -26,8 +26,14 @@ IMAGES = [
 ]
 PAGE = ROOT / "benchmarks" / "results" / "versions.md"
 FOLDERS = ["contract", "scripts", "transport"]
-OF_POSTGRES = ["databases", "transactional", "recipes/test_fenced_postgres.py"]
-NO_MYSQL = ["--ignore=tests/databases/mysql", "-m", "not mysql"]
+OF_POSTGRES = [
+    *("tests/databases", "tests/transactional", "tests/recipes/test_fenced_postgres.py"),
+    *("--ignore=tests/databases/mysql", "-m", "not mysql"),
+]
+OF_MYSQL = [
+    *("tests/databases", "tests/contract", "tests/recipes/test_fenced_mysql.py", "--topologies", "-n", "3"),
+    *("-k", "mysql and not mariadb and not snapshot"),  # both are the same then; and what only MariaDB has
+]
 TOPOLOGIES = ["contract", "cluster", "sentinel", "topologies"]
 WORKERS = ["-n", "3"]
 """Fewer than otherwise: each test of topologies has a dozen processes."""
@@ -40,28 +46,39 @@ class Row(NamedTuple):
     Attributes:
         name: what it is called on the command line.
         environment: see above.
-        postgres: its folder, if it is a PostgreSQL.
+        product: what it is, and its version, if it is one of SQL.
+        tests: what runs on it then.
     """
 
     name: str
     environment: Mapping[str, str]
-    postgres: str = ""
+    product: tuple[str, str] | None = None
+    tests: Sequence[str] = ()
 
 
 def rows() -> list[Row]:
     """The servers at hand, in the order in which they were named."""
     folders = [folder for folder in os.environ.get(SERVERS_VARIABLE, "").split(os.pathsep) if folder]
     if folders:
-        path = os.environ["PATH"]
-        return [
-            Row(f"postgres-{postgres.version_in(folder)}", {postgres.FOLDER: folder}, folder)
-            if Path(folder, "postgres").exists()
-            else Row(Path(folder).name, {"PATH": f"{folder}{os.pathsep}{path}", DOCKER_VARIABLE: ""})
-            for folder in folders
-        ]
+        return [_of_sql(folder) or Row(Path(folder).name, _first(folder)) for folder in folders]
     if os.environ.get(DOCKER_VARIABLE) == "1":
         return [Row(image, {IMAGE_VARIABLE: image}) for image in IMAGES]
     sys.exit(f"name folders with servers in {SERVERS_VARIABLE}, or set {DOCKER_VARIABLE}=1 to use Docker's images")
+
+
+def _first(folder: str) -> Mapping[str, str]:
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", DOCKER_VARIABLE: ""}
+
+
+def _of_sql(folder: str) -> Row | None:
+    if Path(folder, "postgres").exists():
+        number = postgres.version_in(folder)
+        return Row(f"postgres-{number}", {postgres.FOLDER: folder}, ("PostgreSQL", number), OF_POSTGRES)
+    for product in (mysql.MARIADB, mysql.MYSQL):
+        if (path := Path(folder, product.program)).exists():
+            name, number = mysql.version_of(path)
+            return Row(f"{name.lower()}-{number}", {mysql.FOLDER: folder}, (name, number), OF_MYSQL)
+    return None
 
 
 def version() -> tuple[str, str]:
@@ -86,11 +103,11 @@ def main() -> int:
     for row in found:
         if options.only is None or row.name in options.only:
             os.environ.update(row.environment)
-            name, number = ("PostgreSQL", postgres.version_in(row.postgres)) if row.postgres else version()
-            folders = OF_POSTGRES if row.postgres else TOPOLOGIES if options.topologies else FOLDERS
-            tests = options.tests or [f"tests/{folder}" for folder in folders]
+            name, number = row.product or version()
+            folders = TOPOLOGIES if options.topologies else FOLDERS
+            tests = options.tests or row.tests or [f"tests/{folder}" for folder in folders]
             print(f"{row.name}: {name} {number}", flush=True)
-            outcome = runs.run(sys.executable, [*tests, *(NO_MYSQL if row.postgres else ()), *more])
+            outcome = runs.run(sys.executable, [*tests, *more])
             green = green and outcome.green
             left_out = "; ".join(f"{reason} ({count})" for reason, count in sorted(outcome.skipped.items()))
             line = f"| {name} | {number} | {outcome.text} | {left_out} |\n"

@@ -19,19 +19,18 @@ from ..scripts.keys import Keys
 from .connection import Connection, connected
 from .examination import (
     PROBED,
-    SETTINGS,
     Finding,
     Level,
     Measurement,
     examine,
-    examine_database,
     examine_file,
     examine_rights,
     judge_line,
     measure,
 )
 from .exits import ExitCode, leave, message_of
-from .mysql_examination import VARIABLES, examine_mysql
+from .mysql_examination import OWNER, VARIABLES, examine_mysql
+from .postgres_examination import SETTINGS, examine_postgres
 from .text import columns, json_option, print_json
 
 
@@ -140,7 +139,7 @@ async def _examine(connection: Connection) -> Report:
             (row,) = await reader.fetch(SETTINGS)
         finally:
             await reader.close()
-        report.findings = [(reader.address, found) for found in examine_database(row)]
+        report.findings = [(reader.address, found) for found in examine_postgres(row)]
         if reader.pooled:
             advice = "add listen=host:port of the server to the URL of your managers, or poll"
             report.findings.append((reader.address, Finding("pooler", Level.ADVICE, "this is a pooler", advice)))
@@ -151,9 +150,10 @@ async def _examine(connection: Connection) -> Report:
         looker = MySQLReader(source)
         try:
             variables = {str(name): str(value) for name, value in await looker.fetch(VARIABLES)}
+            ((owner, wakes),) = await looker.fetch(OWNER)
         finally:
             await looker.close()
-        report.findings = [(looker.address, found) for found in examine_mysql(variables)]
+        report.findings = [(looker.address, found) for found in examine_mysql(variables, str(owner), bool(wakes))]
         return report
     if isinstance(source, str) and store_of(source) == "etcd":
         from ..backends.etcd.reader import EtcdReader

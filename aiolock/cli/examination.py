@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..backends.base import Abilities
@@ -68,75 +68,6 @@ def examine_file(abilities: Abilities) -> Iterator[Finding]:
     else:
         advice = "where the system has such sockets, a shorter path helps"
         yield Finding("messages", Level.ADVICE, "no Unix sockets there: waiters poll", advice)
-
-
-SETTINGS = """SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
-  current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
-  has_function_privilege('aiolock.sweep_1()', 'EXECUTE'), pg_is_in_recovery(),
-  current_setting('full_page_writes'), current_setting('max_connections')::int - (SELECT count(*) FROM pg_stat_activity
-    WHERE backend_type = 'client backend'),
-  (SELECT CASE WHEN n_tup_upd > 1000 THEN n_tup_hot_upd::float / n_tup_upd END FROM pg_stat_user_tables
-    WHERE relid = 'aiolock.rows'::regclass),
-  (SELECT max(age(backend_xmin)) FROM pg_stat_activity WHERE state <> 'active' AND datname = current_database()),
-  current_setting('transaction_isolation')"""
-"""What a database is asked."""
-FEW = 20
-"""Connections that are left, each manager takes two."""
-IN_PLACE = 0.9
-"""How much of all updates leave the index alone, at least."""
-MANY = 1_000_000
-"""Transactions whose dead rows stay because of one that is open."""
-
-
-def examine_database(row: Sequence[object]) -> Iterator[Finding]:
-    """Return what can be said of a PostgreSQL database in which locks are kept.
-
-    Args:
-        row: what it answers to `SETTINGS`.
-    """
-    version, commit, fsync, standbys, replicas, granted, standby, pages, left, in_place, old, isolation = row
-    yield Finding("server", Level.OK, f"PostgreSQL {version}")
-    if standby:
-        yield Finding("topology", Level.PROBLEM, "this is a standby, which takes no writes", "connect to the primary")
-    if isolation != "read committed":  # of a pooler: a session of ours has it
-        text, advice = (
-            f"transactions are {isolation}: no lock is granted",
-            "ALTER DATABASE … SET {0} = 'read committed'",
-        )
-        yield Finding("isolation", Level.PROBLEM, text, advice.format("default_transaction_isolation"))
-    off = [
-        name
-        for name, value in (("fsync", fsync), ("full_page_writes", pages), ("synchronous_commit", commit))
-        if value == "off"
-    ]
-    if off:
-        setting = off[0]
-        yield Finding(
-            "crash", Level.PROBLEM, f"{setting} is off: a crash forgets the last grants", f"set {setting} = on"
-        )
-    else:
-        yield Finding("crash", Level.OK, "what is granted survives a crash")
-    if replicas and (not standbys or commit == "local"):
-        advice = "set synchronous_standby_names, or count on two holders for the rest of a ttl after a failover"
-        yield Finding("failover", Level.ADVICE, "replicas follow later: a failover forgets the last grants", advice)
-    if not granted:
-        advice = "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA aiolock"
-        yield Finding("rights", Level.PROBLEM, "you may not call the functions of the schema aiolock", advice)
-    if isinstance(left, int) and left < FEW:
-        advice = "raise max_connections: each manager takes two"
-        yield Finding("sessions", Level.ADVICE, f"{max(0, left)} connections are left", advice)
-    if isinstance(in_place, float) and in_place < IN_PLACE:
-        advice = "fillfactor is 50, and the key has the only index: see `\\d+ aiolock.rows` in psql"
-        text = f"{in_place:.0%} of updates are HOT, so the table of locks grows: did you add an index or a setting?"
-        yield Finding("table", Level.ADVICE, text, advice)
-    if isinstance(old, int) and old > MANY:
-        text = "a transaction is open for so long that VACUUM removes nothing, and locks become slower"
-        yield Finding(
-            "table",
-            Level.ADVICE,
-            text,
-            "end it: see backend_xmin in pg_stat_activity; or give locks a database of their own",
-        )
 
 
 def examine(server: ServerInfo, asked_as: str) -> Iterator[Finding]:

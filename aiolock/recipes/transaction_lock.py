@@ -21,6 +21,7 @@ SAVEPOINT = "aiolock_hold"
 OLD_ROWS, DAMAGED = -1, -2
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.2
 """Seconds between two looks at a lock that somebody else has: doubled each time, and at most."""
+DEADLOCK = "40P01"
 NOT_THERE = frozenset({"42883", "3F000", NO_RIGHT})
 """No function, no schema, or no right."""
 
@@ -48,7 +49,8 @@ async def hold_in(
             manager has kept locks.
         BackendError: the state of the lock is damaged.
 
-        Whatever else your library raises goes on, such as a deadlock between two transactions that PostgreSQL found.
+        Whatever else your library raises goes on, such as a deadlock between two transactions that PostgreSQL found;
+        a note on it names the lock.
 
     Cancellation: as with any statement of your library; the lock is held, or your transaction cannot go on. Cost: three
     round trips on your connection; while a lease lasts, five more a second. Leases that wait in a queue come first.
@@ -110,6 +112,8 @@ async def _try(own: Transactions, name: str, key: str, left: float | None) -> in
     try:
         row = await own.execute(HOLD, key.replace("\0", "%00"), hold_of(key), wait)
     except Exception as error:
+        if code_of(error) == DEADLOCK:
+            error.add_note(f"hold_in() waited for lock {name!r}: take several names in the same order everywhere")
         if code_of(error) not in NOT_THERE or ("aiolock" not in str(error) and "hold_1" not in str(error)):
             raise
         why = (

@@ -32,12 +32,12 @@ from .threads import ThreadPlace
 
 HERE = Path(__file__).parent
 PLACES = (
-    *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mysql"),
-    *("queues", "etcd", "zookeeper"),
+    *("memory", "redis", "polling", "replicated", "quorum", "cluster", "threads", "sqlite", "postgres", "mariadb"),
+    *("mysql", "queues", "etcd", "zookeeper"),
 )
 QUEUES = ("queues", "etcd", "zookeeper")
-REPEATED = ("mysql",)
-TOPOLOGIES = ("cluster", "sqlite", "postgres", "mysql", "etcd", "zookeeper", "polling")
+REPEATED = ("mariadb", "mysql")
+TOPOLOGIES = ("cluster", "sqlite", "postgres", "mariadb", "mysql", "etcd", "zookeeper", "polling")
 """Where the whole contract runs in `make test-topologies` only."""
 IN_QUEUES = (
     *("test_lock.py", "test_fair_lock.py", "test_rw_lock.py", "test_rw_sides.py", "test_rw_nested_reads.py"),
@@ -55,6 +55,7 @@ IN_PARTS = {
     "cluster": (),
     "polling": LOOKS,
     "postgres": SCRIPTED,
+    "mariadb": SCRIPTED,
     "mysql": SCRIPTED,
     "etcd": ("test_lock.py",),
     "zookeeper": ("test_lock.py",),
@@ -195,9 +196,17 @@ def postgres_place() -> Iterator[DatabasePlace]:
 
 
 @pytest.fixture
+def mariadb_place() -> Iterator[MySQLPlace]:
+    """A database, empty."""
+    place = MySQLPlace(mysql.MARIADB)
+    yield place
+    place.side.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture
 def mysql_place() -> Iterator[MySQLPlace]:
     """A database, empty."""
-    place = MySQLPlace(mysql.port(), mysql.name())
+    place = MySQLPlace(mysql.MYSQL)
     yield place
     place.side.close()  # type: ignore[attr-defined]
 

@@ -350,10 +350,9 @@ class MySQLPlace(FilePlace):
     """A database of MariaDB or MySQL.
 
     Args:
-        port: of its server.
-        name: what it is called.
+        product: which of them.
     """
 
-    def __init__(self, port: int, name: str) -> None:
-        self.url = mysql.url(name)
-        self.side: Side = MySQLSide(port, name)
+    def __init__(self, product: mysql.Product) -> None:
+        self.url = mysql.url(product=product)
+        self.side: Side = MySQLSide(mysql.port(product), mysql.name(product))

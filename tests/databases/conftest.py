@@ -10,13 +10,25 @@ import pytest
 from tests.crossproc.conftest import Crew
 
 from .database import Database
-from .mysql.database import MySQLDatabase
+from .mysql.database import MySQLDatabase, RealMySQL
 from .postgres.database import PostgresDatabase
 
+HERE = Path(__file__).parent
+DIALECT = ("test_database.py", "test_exchange.py", "test_hand_off.py", "test_clock.py", "test_cli.py")
+"""What MySQL may do otherwise than MariaDB: these run on both in `make test`, the others in `make test-slow`."""
 PRODUCTS = [
     pytest.param(PostgresDatabase, id="postgres"),
-    pytest.param(MySQLDatabase, id="mysql", marks=pytest.mark.mysql),
+    pytest.param(MySQLDatabase, id="mariadb", marks=pytest.mark.mysql),
+    pytest.param(RealMySQL, id="mysql", marks=pytest.mark.mysql),
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See DIALECT."""
+    for item in items:
+        given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if given.get("product") is RealMySQL and item.path.parent == HERE and item.path.name not in DIALECT:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=PRODUCTS, scope="session")

@@ -58,6 +58,7 @@ class Database(ABC):
         holds_in: a transaction can have a lock.
         schema: the file with what managers make.
         sweep: deletes what has expired.
+        undo: deletes what managers have made.
         idle: selects how many sessions do nothing in an open transaction.
         nothing: a value in which no lock is to be seen.
         errors: what `run` raises if a statement fails.
@@ -80,6 +81,7 @@ class Database(ABC):
     holds_in: ClassVar[bool]
     schema: ClassVar[Traversable]
     sweep: ClassVar[str]
+    undo: ClassVar[str]
     idle: ClassVar[str]
     nothing: ClassVar[str]
     errors: ClassVar[type[Exception]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -218,12 +219,24 @@ async def test_who_looks_sees_the_locks(database: Database) -> None:
         )
 
 
+async def test_what_managers_have_made_is_gone(database: Database) -> None:
+    """One that runs makes it again, as a new one would. Kept by ServedEngine._connect."""
+    async with LockManager(database.url) as locks:
+        async with locks.lock("x"):
+            pass
+        database.run(database.undo)
+        async with locks.lock("x").acquire(timeout=10):
+            pass
+
+
 # Sweeps.
 
 
 @pytest.mark.parametrize("fault", ["fails", "takes long", "ends its session"])
-async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """What was done before it counts as done. Kept by ServedEngine._sweep."""
+async def test_a_sweep_that_fails(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    """What was done before it counts as done; a log says why it failed. Kept by ServedEngine._sweep."""
     monkeypatch.setattr(served, "SWEEP", 1)
     async with LockManager(database.url, request_timeout=1.0) as locks, LockManager(database.url) as others:
         database.break_sweep(fault)
@@ -231,6 +244,10 @@ async def test_a_sweep_that_fails(database: Database, monkeypatch: pytest.Monkey
             assert exchanges(locks)[0] == 2  # it has asked for the time first
             with pytest.raises(AcquireTimeout):
                 await others.lock("x").acquire(timeout=0)
+        async with asyncio.timeout(10):
+            while not (said := [text for text in caplog.messages if "could not be deleted" in text]):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert re.fullmatch(rf"rows that have expired could not be deleted: .*/{database.name}: .{{10,}}", said[0], re.S)
 
 
 async def test_what_has_expired_is_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +275,21 @@ def test_a_sweep_waits_for_nobody(database: Database) -> None:
         cursor.execute(f"SELECT * FROM {database.rows} WHERE {database.key} = 'a' FOR UPDATE")
         database.run(database.sweep)
     assert database.run(f"SELECT version FROM {database.rows}") == [(1,)]
+
+
+def test_one_sweeps_at_a_time(database: Database) -> None:
+    """Each looks at thousands of rows, and all managers do. Kept by sweep_1: its lock."""
+    database.equip()
+    with contextlib.closing(database.connect()) as link, contextlib.closing(link.cursor()) as cursor:
+        if database.holds_in:
+            cursor.execute("BEGIN")  # in MariaDB and MySQL it is the session's
+        cursor.execute(database.sweep)
+        database.run(f"INSERT INTO {database.rows} VALUES('a', 'string', '\"\"', 1, 1)")
+        database.run(database.sweep)
+        assert database.run(f"SELECT version FROM {database.rows}") == [(1,)]
+    for _ in range(500):
+        database.run(database.sweep)
+        if not database.run(f"SELECT 1 FROM {database.rows}"):
+            return
+        time.sleep(0.01)  # until the server notices that the session has ended
+    pytest.fail("nothing is deleted")

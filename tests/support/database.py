@@ -12,7 +12,8 @@ from typing import Any, LiteralString, TypeVar, cast
 import psycopg
 
 from aiolock.backends.postgres.session import SCHEMA
-from aiolock.backends.transactional.channels import ear_of, is_shared, name_of
+from aiolock.backends.transactional.channels import ear_of, hold_of, name_of
+from aiolock.backends.transactional.held import is_lock
 from aiolock.backends.transactional.loaded import Loaded, Row
 from aiolock.backends.transactional.served import kept, shown
 from aiolock.scripts import commands
@@ -99,6 +100,9 @@ class DatabaseSide(ServedSide):
     def listeners(self, channel: str) -> int:
         """How many listen."""
         number = ear_of(name_of(channel))
+        if number is None:  # it is the last thing that its session has done
+            heard = f'LISTEN "{name_of(channel)}"'
+            return int(self._one("SELECT count(*) FROM pg_stat_activity WHERE query = %s", heard))
         return int(
             self._one(
                 "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted "
@@ -111,9 +115,10 @@ class DatabaseSide(ServedSide):
     def listen(self, *channels: str) -> None:
         for channel in channels:
             name = name_of(channel)
-            manner = "_shared" if is_shared(channel) else ""
+            number = hold_of(channel) if is_lock(channel) else ear_of(name)
             self._ear.execute(cast(LiteralString, f'LISTEN "{name}"'))
-            self._ear.execute(cast(LiteralString, f"SELECT pg_advisory_lock{manner}({ear_of(name)})"))
+            if number is not None:
+                self._ear.execute("SELECT pg_advisory_lock(%s)", (number,))
 
     def heard(self) -> list[tuple[str, str]]:
         return [tuple(json.loads(one.payload)[:2]) for one in self._ear.notifies(timeout=0.05)]

@@ -25,7 +25,7 @@ import pytest
 from aiolock.testing.server import _free_port
 
 from . import members
-from .debian import locked, unpack
+from .debian import locked, program
 from .running import keep, release
 
 VERSION = "v3.6.6"
@@ -52,14 +52,15 @@ def binary() -> Path:
     root = Path(sys.prefix, "etcd")
     with locked(Path(f"{root}.lock")):
         if not root.exists():
-            _get(root)
-    for known in (root / "etcd", root / "usr/bin/etcd"):
-        if known.exists():
-            return known
+            _build(root)
+    known = root / "etcd" if (root / "etcd").exists() else program("etcd-server", "etcd", ["etcd-server"])
+    if known is not None:
+        return known
     pytest.skip(f"no etcd on PATH, no Go to build it, nor in apt: install one, or delete {root} to look again")
 
 
-def _get(root: Path) -> None:
+def _build(root: Path) -> None:
+    root.mkdir()
     with tempfile.TemporaryDirectory(prefix="aiolock-go-") as text:
         folder = Path(text)
         (folder / "go.mod").write_text(MODULE)
@@ -69,10 +70,7 @@ def _get(root: Path) -> None:
             command = ["go", "build", "-mod=mod", "-o", str(built), "."]
             # No longer than a test may take; what is built until then need not be built again.
             subprocess.run(command, cwd=folder, capture_output=True, timeout=100, check=True)
-            root.mkdir()
             shutil.move(built, root / "etcd")
-            return
-    unpack(root, ["etcd-server"])
 
 
 class Member(members.Member):

@@ -1,15 +1,16 @@
-"""A real MariaDB or MySQL server: one for all workers of a run, and a database for each."""
+"""Real servers of MariaDB and of MySQL: one of each for all workers of a run, and a database for each."""
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pymysql
 import pytest
@@ -18,73 +19,69 @@ from pymysql import Error as Error
 from aiolock.testing.server import _free_port
 
 from . import running
-from .debian import locked, unpack
+from .debian import UNSTABLE, program
 
-BINARIES = ("mariadbd", "mysqld")
-PACKAGES = ("mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server-core-10.11")
-"""Debian's, and what some Ubuntus call it."""
+FOLDER = "AIOLOCK_TEST_MYSQL"
+"""Names the folder of the server that all tests use in place of both."""
 SETTINGS = (
     *("--bind-address=127.0.0.1", "--max-connections=500", "--skip-name-resolve", "--performance-schema=OFF"),
     *("--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--sync-binlog=0"),
+    *("--secure-file-priv=", "--loose-mysqlx=OFF"),
 )
 """What is written survives all that tests do to it: processes end, the machine does not."""
+REMOTE = "CREATE USER root@'%';\nGRANT ALL ON *.* TO root@'%' WITH GRANT OPTION;\n"
+"""MySQL knows nobody who comes from an address."""
 
 
 UNREACHABLE = 2003
 """What a client calls it if nobody listens."""
 
 
-class Binary(NamedTuple):
-    """A program that is a server.
+class Product(NamedTuple):
+    """MariaDB or MySQL.
 
     Attributes:
-        path: the program.
-        libraries: where it finds what the machine has not.
-        share: where its files are; None if it knows.
+        name: what it is called.
+        program: its server.
+        packages: Debian's, and what some Ubuntus call it.
+        sources: where apt finds them; "" for the system's.
     """
 
-    path: Path
-    libraries: Path | None
-    share: Path | None
-
-    @property
-    def options(self) -> list[str]:
-        """What each of its command lines begins with."""
-        files = (
-            []
-            if self.share is None
-            else [f"--lc-messages-dir={self.share}", f"--character-sets-dir={self.share}/charsets"]
-        )
-        user = [] if os.getuid() else ["--user=root"]
-        return [str(self.path), "--no-defaults", *user, *files]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Its variables."""
-        return {**os.environ, "LD_LIBRARY_PATH": str(self.libraries)} if self.libraries else dict(os.environ)
-
-    @property
-    def mariadb(self) -> bool:
-        """Whether it is one, and not MySQL."""
-        return b"MariaDB" in subprocess.run([*self.options, "--version"], env=self.environment, stdout=-1).stdout
+    name: str
+    program: str
+    packages: tuple[str, ...]
+    sources: str
 
 
-def binary() -> Binary:
+MARIADB = Product(
+    "MariaDB", "mariadbd", ("mariadb-server-core", "mariadb-server-core-10.6", "mariadb-server-core-10.11"), ""
+)
+MYSQL = Product("MySQL", "mysqld", ("mysql-server-core",), UNSTABLE)
+
+
+def version_of(path: Path) -> tuple[str, str]:
+    """What a program says that it is, as "MariaDB" and "10.11.6"."""
+    said = subprocess.run([path, "--no-defaults", "--version"], capture_output=True, text=True).stdout
+    number = re.search(r"\d+\.\d+\.\d+", said)
+    return "MariaDB" if "MariaDB" in said else "MySQL", number[0] if number else ""
+
+
+@functools.cache
+def binary(product: Product) -> Path:
     """A server that is installed; or else Debian's package, unpacked beside our Python without any rights. Skips the
     test if there is none.
     """
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/libexec"])
-    for name in BINARIES:
-        if found := shutil.which(name, path=path):
-            return Binary(Path(found), None, None)
-    root = Path(sys.prefix, "mariadb")
-    with locked(Path(f"{root}.lock")):
-        if not root.exists():
-            unpack(root, PACKAGES)
-    found = next(root.glob("usr/sbin/mariadbd"), None)
-    if found is None:
-        pytest.skip(f"no mariadbd or mysqld on PATH, nor in apt: install one, or delete {root} to look again")
-    return Binary(found, next(root.glob("usr/lib/*-linux-gnu*")), root / "usr/share/mysql")
+    own = os.environ.get(FOLDER)
+    path = own or os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/libexec"])
+    for name in (MARIADB.program, MYSQL.program):
+        found = shutil.which(name, path=path)
+        if found and (own or version_of(Path(found))[0] == product.name):
+            return Path(found)
+    unpacked = None if own else program(product.program, product.program, product.packages, product.sources)
+    if unpacked is None:
+        again = f"install one, or delete {Path(sys.prefix, product.program)} to look again"
+        pytest.skip(f"no {product.program} in {own or 'PATH, nor in apt'}: {again}")
+    return unpacked
 
 
 class Running(running.Running):
@@ -94,8 +91,15 @@ class Running(running.Running):
         port, socket: where it is.
     """
 
+    def __init__(self, folder: Path, *settings: str, product: Product = MARIADB) -> None:
+        self._product = product
+        super().__init__(folder, *settings)
+
     def make(self) -> None:
-        self._binary = binary()
+        path = binary(self._product)
+        base = path.resolve().parent.parent
+        user = [] if os.getuid() else ["--user=root"]
+        self._begin = [str(path), "--no-defaults", *user, f"--basedir={base}"]
         self._data = self.folder / "data"
         self._temporary = (
             self.folder / "tmp"
@@ -103,28 +107,22 @@ class Running(running.Running):
         self._temporary.mkdir()
         self.socket = str(self.folder / "s")
         self.port = _free_port()
-        share = self._binary.share or next(
-            (path for path in (self._binary.path.parent.parent / "share").glob("m*") if (path / "charsets").exists()),
-            None,
-        )
-        if not self._binary.mariadb:
-            self.run(*self._binary.options, "--initialize-insecure", f"--datadir={self._data}")
+        where = (f"--datadir={self._data}", f"--tmpdir={self._temporary}")
+        if version_of(path)[0] == MYSQL.name:
+            first = self.folder / "first.sql"
+            first.write_text(REMOTE)
+            self.run(*self._begin, "--initialize-insecure", *where, f"--init-file={first}")
             return
-        assert share is not None
+        share = next(one for one in (base / "share").glob("m*") if (one / "charsets").exists())
         (self._data / "mysql").mkdir(parents=True)
         names = ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
         found = [next(share.glob(name.replace("mysql_", "m*_", 1))) for name in names]
         lines = ["use mysql;\n", "SET @auth_root_socket=NULL;\n", *(path.read_text() for path in found)]
-        where = (f"--datadir={self._data}", f"--tmpdir={self._temporary}")
-        self.run(*self._binary.options, "--bootstrap", *where, given="".join(lines))
+        self.run(*self._begin, "--bootstrap", *where, given="".join(lines))
 
     def command(self) -> list[str]:
         files = (f"--datadir={self._data}", f"--tmpdir={self._temporary}", f"--socket={self.socket}")
-        return [*self._binary.options, *files, f"--port={self.port}", *SETTINGS]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return self._binary.environment
+        return [*self._begin, *files, f"--port={self.port}", *SETTINGS]
 
     def answers(self) -> bool:
         try:
@@ -141,14 +139,14 @@ def connect(port: int, **options: Any) -> pymysql.Connection[Any]:
 
 
 @functools.cache
-def port() -> int:
+def port(product: Product = MARIADB) -> int:
     """The port of the server of this run."""
-    binary()  # or skip, here
+    binary(product)  # or skip, here
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))[:12]
-    folder = Path(tempfile.gettempdir(), f"aiolock-my-{run}")
+    folder = Path(tempfile.gettempdir(), f"aiolock-{product.program}-{run}")
 
     def begin() -> str:
-        made = Running(folder)
+        made = Running(folder, product=product)
         made.leave()
         return str(made.port)
 
@@ -156,17 +154,17 @@ def port() -> int:
 
 
 @functools.cache
-def name() -> str:
+def name(product: Product = MARIADB) -> str:
     """A database for this process alone."""
     found = f"test_{os.getpid()}"
-    with connect(port()) as link:
+    with connect(port(product)) as link:
         link.cursor().execute(f"CREATE DATABASE {found}")
     return found
 
 
-def url(database: str = "") -> str:
+def url(database: str = "", product: Product = MARIADB) -> str:
     """Its address, or that of another one."""
-    return f"mysql://root@127.0.0.1:{port()}/{database or name()}"
+    return f"mysql://root@127.0.0.1:{port(product)}/{database or name(product)}"
 
 
 class OwnServer(running.OwnServer):
@@ -181,9 +179,10 @@ class OwnServer(running.OwnServer):
     """
 
     running: Running
+    product: ClassVar[Product] = MARIADB
 
     def __init__(self, *settings: str) -> None:
-        super().__init__(Running, *settings)
+        super().__init__(functools.partial(Running, product=self.product), *settings)
         self.port = self.running.port
         with connect(self.port, unix_socket=self.running.socket) as link:
             link.cursor().execute("CREATE DATABASE locks")
@@ -194,3 +193,9 @@ class OwnServer(running.OwnServer):
         """What it is."""
         with connect(self.port) as link:
             return link.get_server_info()
+
+
+class OwnMySQL(OwnServer):
+    """MySQL itself."""
+
+    product = MYSQL

@@ -10,6 +10,7 @@ from aiolock.backends.transactional.engine import Unavailable
 from aiolock.backends.transactional.guess import GuessingEngine
 from aiolock.backends.transactional.plan import NONE, Known, Plan, Stale, Verdict
 from aiolock.clock import Clock
+from aiolock.errors import BackendError
 
 
 class FakeServer:
@@ -94,6 +95,7 @@ class FakeEngine(GuessingEngine):
     Attributes:
         asked: the plans of each exchange.
         fails: what the next exchanges raise, or None.
+        most: names of one exchange for which there is room.
         lag_us: how far the server's clock goes on between the decision and its arrival.
     """
 
@@ -104,6 +106,7 @@ class FakeEngine(GuessingEngine):
         self.asked: list[list[Plan]] = []
         self.fails: list[Unavailable | None] = []
         self.lag_us = 0
+        self.most = 10**6
 
     async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         self.asked.append(list(plans))
@@ -111,4 +114,6 @@ class FakeEngine(GuessingEngine):
         self.server.now_us += self.lag_us
         if self.fails and (failure := self.fails.pop(0)) is not None:
             raise failure
+        if sum(len(plan.names) for plan in plans) > self.most:
+            raise Unavailable(BackendError("", "no room", transient=True), full=True)
         return self.server.carry_out(self, self.manager, plans, used_us, lag_us, version, keep_us)

@@ -11,13 +11,13 @@ import pytest
 
 from aiolock import BackendError
 from aiolock.backends.transactional.engine import Unavailable
-from aiolock.backends.transactional.guess import KEPT_US, LAG_US, LONGEST_US, TOGETHER, TRIES
+from aiolock.backends.transactional.guess import FEW, KEPT_US, LAG_US, LONGEST_US, NAMES, TOGETHER, TRIES
 from aiolock.backends.transactional.plan import FIRM, NONE, Plan, Stale, plans_of, tag_of
 from aiolock.backends.transactional.server_time import OLD, ServerTime
 from aiolock.scripts.base import Call
 from aiolock.scripts.bid import Bid
 from aiolock.scripts.keys import Keys
-from aiolock.scripts.lock import LockCalls
+from aiolock.scripts.lock import LockCalls, renew
 from aiolock.testing.clock import VirtualClock
 
 from .server import FakeEngine, FakeServer
@@ -178,12 +178,43 @@ async def test_many_names_take_several_exchanges(one: FakeEngine) -> None:
     assert one.stale == TOGETHER  # the first part asked for the time
 
 
+def gone(count: int, at: int) -> Call[Any]:
+    """Asks for holds that are not there."""
+    return renew([LockCalls(KEYS, f"r{at}:{n}", 3000).renewal("m:1", 1, 30_000) for n in range(count)])
+
+
+async def test_renewals_take_several_exchanges(one: FakeEngine) -> None:
+    """The server locks each name of an exchange. Kept by GuessingEngine._due: `_room`."""
+    await decided(one, acquire("x", "m:0"))
+    await decided(one, *(gone(NAMES - 100, at) for at in range(3)))
+    assert [len(plans) for plans in one.asked[2:]] == [1, 1, 1]
+
+
+async def test_a_server_without_room(one: FakeEngine, server: FakeServer) -> None:
+    """The same names would not have room again: it is asked for fewer, and whoever asks for many asks for a part.
+    Kept by GuessingEngine._run: `full`, and _refuse().
+    """
+    await decided(one, acquire("x", "m:0"))
+    one.most = FEW
+    outcomes = await decided(one, *(acquire(f"a{n}", f"m:{n}") for n in range(3 * FEW)))
+    assert all("granted" in str(outcome) for outcome in outcomes)
+    refused, answer = await decided(one, gone(FEW + 1, 1), gone(FEW, 2))
+    assert isinstance(refused, BackendError)
+    assert not refused.transient
+    assert len(answer) == FEW
+    asked = len(one.asked)
+    one.most = FEW - 1
+    with pytest.raises(Unavailable):
+        await decided(one, gone(FEW, 3))
+    assert len(one.asked) == asked + 1
+
+
 async def test_a_name_is_kept_for_who_came_too_late(one: FakeEngine, two: FakeEngine, server: FakeServer) -> None:
     """Others wait for a moment, by the server's clock."""
     await decided(one, acquire("a", "m:1"))
     (plan,) = plans_of([(0, acquire("a", "m:1"))])
     plan.attempts = 1
-    plan.decide(server.now_us, {})
+    plan.decide(server.now_us, LAG_US, {})
     assert 0 in (await one.exchange([plan], server.now_us, LAG_US, 1, KEPT_US)).stale
     two.lag_us = 20_000
     await decided(two, acquire("a", "n:1"))
@@ -242,7 +273,7 @@ async def test_who_is_far_from_the_server_gets_its_turn(one: FakeEngine, two: Fa
         server.now_us += 5000
         renewal = LockCalls(KEYS, "a", 3000).acquire(Bid("n:1", 30_000, 0, "here"))
         (plan,) = plans_of([(0, renewal)])
-        plan.decide(server.now_us, server.rows)
+        plan.decide(server.now_us, LAG_US, server.rows)
         assert plan.urgent
         passed += not server.carry_out(two, 2, [plan], server.now_us, LAG_US, 1000 + one.exchanges, KEPT_US).stale
         return await exchange(*args)

@@ -52,23 +52,28 @@ async def test_nothing_else_is_looked_at(one: FakeEngine, server: FakeServer) ->
 
 
 async def test_a_lease_that_lives(one: FakeEngine, server: FakeServer) -> None:
-    """A transaction that only looks at the lock has it for a moment: no lease is told that it is lost. Kept by
-    Plan.decide: `lasts`.
+    """No transaction can have it, so nobody is asked; if it may end before the server decides, one may have it. Kept by
+    Plan.decide: `lag_us`.
     """
     await decided(one, acquire("a", "m:1"))
+    (answer,) = await decided(one, renew((CALLS.renewal("m:1", fence(server), 30_000),)))
+    assert answer == [30_000]
+    assert one.asked[-1][0].hears == {}
+    one._clock.jump(29.8)  # type: ignore[attr-defined]
+    server.now_us += 29_800_000
     server.listening = {STATE}
     asked = one.exchange
 
-    async def looking(*words: object) -> object:
+    async def looking(*words: object) -> object:  # a transaction that only looks has it for a moment
         verdict = await asked(*words)  # type: ignore[arg-type]
-        if len(one.asked) > 5:
+        if len(one.asked) > 6:
             server.listening = set()
         return verdict
 
     one.exchange = looking  # type: ignore[method-assign, assignment]
     (answer,) = await decided(one, renew((CALLS.renewal("m:1", fence(server), 30_000),)))
     assert answer == [30_000]
-    assert len(one.asked) > 5
+    assert len(one.asked) > 6
 
 
 async def test_by_force(one: FakeEngine, server: FakeServer) -> None:

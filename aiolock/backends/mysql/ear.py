@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..transactional.channels import name_of
+from ..transactional.channels import Channels
 from .address import Address
 from .session import INTERRUPTED, Session, code_of, dial, meaning
 
@@ -22,8 +22,6 @@ FIRST_LOOK, LAST_LOOK = 0.02, 1.0
 """Seconds between two looks while nobody ends our waiting: half as much again each time, and at most. The last are
 spent waiting, so that it is seen if somebody does.
 """
-TOGETHER = 1000
-"""Channels that one statement adds or removes at most."""
 LISTEN = "CALL aiolock_listen_1(?, ?, ?)"
 HEAR = "CALL aiolock_hear_1(?, ?, ?, ?)"
 HOLD = "SELECT GET_LOCK(?, 0)"
@@ -35,25 +33,31 @@ class Ear:
     Args:
         address: the database.
         timeout: seconds that an answer may take.
-        told: gets the channel and what was sent; None if anything may have been missed.
+        told: gets what was sent, after its channel's name in the database.
+        missed: gets a channel on which anything may have been missed.
         say: executes a statement in another session, while ours waits.
         bell: the lock for which ours waits, and which that one holds; another one if that is another one.
+
+    Attributes:
+        channels: what shall be heard.
     """
 
     def __init__(
         self,
         address: Address,
         timeout: float,
-        told: Callable[[str, str | None], None],
+        told: Callable[[str, str], None],
+        missed: Callable[[str], None],
         say: Callable[..., Awaitable[Any]],
         bell: Callable[[], str],
     ) -> None:
+        self.channels: Channels = Channels()
         self._address = address
         self._timeout = timeout
         self._told = told
+        self._missed = missed
         self._say = say
         self._bell = bell
-        self._channels: dict[str, str] = {}  # by their names in the database
         self._tuned: set[str] = set()
         self._session: Session | None = None
         self._number = ""  # of this session
@@ -61,14 +65,6 @@ class Ear:
         self._heard: list[str] = []  # numbers of messages that are not wanted again
         self._look = 0.0  # seconds to the next, if nobody ends our waiting; 0 if they do
         self._held = True  # the bell is, so one can wait for it
-
-    def add(self, channel: str) -> None:
-        """It shall be heard."""
-        self._channels[name_of(channel)] = channel
-
-    def remove(self, channel: str) -> None:
-        """It shall not."""
-        self._channels.pop(name_of(channel), None)
 
     async def tune(self) -> None:
         """Listen to what shall be heard, and to nothing else.
@@ -117,24 +113,24 @@ class Ear:
             await self._answer(session.run(f"SET SESSION wait_timeout = {SILENT}"))
             await self._answer(say(HOLD, f"aiolock ear {self._number}"))
         try:
-            while change := [*self._channels.keys() ^ self._tuned][:TOGETHER]:
-                added = [name for name in change if name in self._channels]
-                removed = [name for name in change if name not in self._channels]
+            while self.channels.names != self._tuned:
+                names = set(self.channels.names)
+                added, removed = [*names - self._tuned], [*self._tuned - names]
                 try:
                     await self._answer(say(LISTEN, self._number, json.dumps(added), json.dumps(removed)))
                 except Exception as error:  # somebody sends to the channels before
                     if code_of(error) != INTERRUPTED:
                         raise
                 else:
-                    self._tuned = (self._tuned | set(added)) - set(removed)
+                    self._tuned = names
         except BaseException:
             if again:
                 session.end()
             raise
         if again:
             self._session = session
-            for channel in [*self._channels.values()]:
-                self._told(channel, None)
+            for channel in self.channels:
+                self._missed(channel)
 
     async def _answer(self, question: Awaitable[Any]) -> Any:
         async with asyncio.timeout(self._timeout):
@@ -158,9 +154,7 @@ class Ear:
         self._heard = [str(number) for _, number, _, _ in rows if number is not None]
         self._look = self._next_look(rows[0][0])
         for _, _, name, message in rows if self._heard else ():
-            channel = self._channels.get(name)
-            if channel is not None:
-                self._told(channel, message)
+            self._told(name, message)
 
     def _next_look(self, got: int | None) -> float:
         """If something came and nobody ended our waiting for it, or there was nothing to wait for, look often."""

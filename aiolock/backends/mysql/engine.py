@@ -83,7 +83,7 @@ class MySQLEngine(ServedEngine[Session]):
 
     def ear(self) -> Ear:
         """See `ServedEngine.ear`."""
-        return Ear(self._at, self._timeout, self.told, self._say, lambda: self._bell)
+        return Ear(self._at, self._timeout, self.told, self.missed, self._say, lambda: self._bell)
 
     def tag(self, number: int) -> tuple[int, ...]:
         """See `ServedEngine.tag`."""

@@ -2,7 +2,8 @@
 -- the procedures act with the rights of whoever has run it. Then, for each user who uses locks in a database `app`:
 --   GRANT EXECUTE ON app.* TO user; and for each that looks at them: GRANT SELECT ON app.* TO user;
 DELIMITER $$
-SET SESSION sql_notes = 0, sql_mode = 'STRICT_TRANS_TABLES' -- the procedures keep the mode: nothing is cut off
+SET SESSION sql_notes = 0, -- the procedures keep the mode: nothing is cut off; MySQL wants all of it together
+  sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO'
 $$
 CREATE TABLE IF NOT EXISTS aiolock_rows(
   k VARBINARY(3072) NOT NULL PRIMARY KEY,
@@ -73,7 +74,8 @@ BEGIN
     START TRANSACTION READ WRITE;
     IF tags IS NOT NULL THEN
       SELECT COUNT(*), COUNT(NULLIF(a.manager, 0)) INTO gates, turns
-        FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]')) AS x STRAIGHT_JOIN aiolock_gates a ON a.gate = x.b FOR UPDATE;
+        FROM (SELECT x.b FROM JSON_TABLE(tags, '$[*]' COLUMNS(b INT PATH '$[0]')) AS x) AS y -- MySQL locks no JSON_TABLE
+        STRAIGHT_JOIN aiolock_gates a ON a.gate = y.b FOR UPDATE;
       IF gates <> JSON_LENGTH(tags) THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'aiolock_gates lacks rows: run schema.sql again';
       END IF;
@@ -165,7 +167,7 @@ BEGIN
       FROM JSON_TABLE(crowds, '$[*]' COLUMNS(g INT PATH '$[0]', place INT PATH '$[1]')) AS x
     UNION ALL SELECT DISTINCT x.g, NULL, NULL, NULL, NULL, NULL
       FROM JSON_TABLE(tags, '$[*]' COLUMNS(g INT PATH '$[2]')) AS x WHERE FIND_IN_SET(x.g, stale)
-    UNION ALL SELECT x.g, x.k, r.kind, r.value, r.expires_us, r.version
+    UNION ALL SELECT x.g, x.k, CONVERT(r.kind USING utf8mb4), r.value, r.expires_us, r.version
       FROM JSON_TABLE(kept, '$[*]' COLUMNS(k VARCHAR(3072) CHARACTER SET utf8mb4 PATH '$[0]', g INT PATH '$[2]')) AS x
       JOIN aiolock_rows r ON r.k = CONVERT(x.k USING binary) WHERE FIND_IN_SET(x.g, stale)
         AND NOT FIND_IN_SET(x.g, barred);
@@ -205,15 +207,17 @@ BEGIN
   END IF;
 END
 $$
--- Forgets what has expired, and those who listen no more. It waits for nobody, and nobody for long.
+-- Forgets what has expired, and those who listen no more: one session at a time, until it ends. It waits for nobody, and
+-- nobody for long.
 CREATE PROCEDURE IF NOT EXISTS aiolock_sweep_1()
 SQL SECURITY DEFINER MODIFIES SQL DATA
-BEGIN
+sweep: BEGIN
   DECLARE found, seen INT DEFAULT 0;
   DECLARE expired VARBINARY(3072);
   DECLARE until_us BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 5000000;
   DECLARE rows_ CURSOR FOR SELECT k FROM aiolock_rows WHERE expires_us < until_us LIMIT 10000;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET found = 0;
+  IF NOT GET_LOCK(LEFT(CONCAT('aiolock sweep ', DATABASE()), 64), 0) THEN LEAVE sweep; END IF;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION;
   DELETE FROM aiolock_ears WHERE IS_USED_LOCK(CONCAT('aiolock ear ', ear)) IS NULL;

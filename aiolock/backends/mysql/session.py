@@ -20,12 +20,14 @@ from .address import Address
 SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
 DEADLOCK = 1213
-UNREACHABLE = 2003
+FULL = 1206
+"""No room, as for so many names."""
+UNREACHABLE, LOST = 2003, 2013
 INTERRUPTED = 1317
 """A statement of ours was ended by KILL QUERY."""
-UNDONE = frozenset({DEADLOCK, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
-"""Nothing was done: a deadlock, nothing was sent, a wait that was too long, a replica, too many sessions, another's
-transaction, the format of the log, no memory, a full disk.
+UNDONE = frozenset({DEADLOCK, FULL, 2006, 1205, 1290, 1836, 1040, 1203, 1226, 1568, 1665, 1041, 1021, 1114})
+"""Nothing was done: a deadlock, no room, nothing was sent, a wait that was too long, a replica, too many sessions,
+another's transaction, the format of the log, no memory, a full disk.
 """
 MISTAKEN = frozenset({1045, 1698, 1044, 1049, 2054, 1665})
 """No use to try again: the password, the user, the database, how the user proves who he is; the format of the log."""
@@ -50,7 +52,8 @@ HINTS = {
 WITHOUT_SCHEMA = frozenset({1142, 1143, 1146, 1227, 1305, 1370, 1449, 1356})
 """Nor these: no right, no table, no procedure, nobody as whom it runs."""
 SETTINGS = """SET SESSION innodb_lock_wait_timeout = {0}, lock_wait_timeout = {0}, wait_timeout = 31536000,
-  sql_notes = 0, sql_safe_updates = 0, autocommit = 1, sql_mode = 'STRICT_TRANS_TABLES'"""
+  sql_notes = 0, sql_safe_updates = 0, autocommit = 1,
+  sql_mode = 'STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO'"""
 GREETING = """SELECT CONNECTION_ID(), EXISTS(SELECT 1 FROM information_schema.ROUTINES
   WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME = 'aiolock_exchange_1')"""
 VARIABLES = """SHOW GLOBAL VARIABLES WHERE Variable_name IN
@@ -207,6 +210,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
         said = f"the server cannot be reached: is it up, and is this its address? ({said})"
         if address.secure:
             said = f"{said}; does it speak TLS, as the URL says?"
+    elif code == LOST and not ran:
+        said = f"{said}: is it MariaDB or MySQL?"
     if code in HINTS:
         said = f"{said}: {HINTS[code]}"
     if code in WITHOUT_SCHEMA:
@@ -215,6 +220,7 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     elif code in MISTAKEN or isinstance(error, RuntimeError):  # asyncmy's: cryptography is not installed
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}"))
     else:
-        found = Unavailable(BackendError("", f"{address.name}: {said}", transient=True), ran and code not in UNDONE)
+        failure = BackendError("", f"{address.name}: {said}", transient=True)
+        found = Unavailable(failure, ran and code not in UNDONE, full=code == FULL)
     found.__cause__ = error
     return found

@@ -1,4 +1,4 @@
-"""What listens in a database: a session of its own, in which a lock says so for each channel."""
+"""What listens in a database: a session of its own, in which a lock says so for the channel of its manager."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..transactional.channels import ear_of, name_of
+from ..transactional.channels import Channels, ear_of
 from ..transactional.engine import Unavailable
 from .address import Address
 from .session import Session, dial, meaning
@@ -21,32 +21,31 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
 class Ear:
-    """Hears what is sent on some channels. Whoever sends tries the lock of the channel: so it knows in its transaction
-    whether anyone listens, and needs no right for that.
+    """Hears what is sent on some channels. Whoever sends on that of a manager tries its lock: so it knows in its
+    transaction whether anyone listens, and needs no right for that.
 
     Args:
         address: the database.
         timeout: seconds that an answer may take.
-        told: gets the channel and what was sent; None if anything may have been missed.
+        told: gets what was sent, after its channel's name in the database.
+        missed: gets a channel on which anything may have been missed.
+
+    Attributes:
+        channels: what shall be heard.
     """
 
-    def __init__(self, address: Address, timeout: float, told: Callable[[str, str | None], None]) -> None:
+    def __init__(
+        self, address: Address, timeout: float, told: Callable[[str, str], None], missed: Callable[[str], None]
+    ) -> None:
+        self.channels: Channels = Channels()
         self._address = address
         self._timeout = timeout
         self._told = told
-        self._channels: dict[str, str] = {}  # by their names in the database
+        self._missed = missed
         self._tuned: set[str] = set()
         self._session: Session | None = None
         self._alone = asyncio.Lock()  # a session does one thing at a time
         self._moved = 0  # what it has done so far
-
-    def add(self, channel: str) -> None:
-        """It shall be heard."""
-        self._channels[name_of(channel)] = channel
-
-    def remove(self, channel: str) -> None:
-        """It shall not."""
-        self._channels.pop(name_of(channel), None)
 
     async def tune(self) -> None:
         """Listen to what shall be heard, and to nothing else.
@@ -118,7 +117,7 @@ class Ear:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SIGN_OF_LIFE):
                     await ended.wait()
-            if session is self._session and not session.over and self._channels and not self._alone.locked():
+            if session is self._session and not session.over and self.channels.names and not self._alone.locked():
                 try:
                     async with asyncio.timeout(self._timeout), self._alone:
                         await session.link.execute("SELECT 1")
@@ -131,32 +130,31 @@ class Ear:
             self._tuned = set()
             self._session = session = await dial(self._address, self._timeout)
             again = True
-        for name in self._tuned - self._channels.keys():
+        for name in self._tuned - self.channels.names:
             await session.link.remove_listener(name, self._hear)
-            await session.link.fetchval(f"SELECT pg_advisory_unlock{_manner(name)}($1)", ear_of(name))
+            if (number := ear_of(name)) is not None:
+                await session.link.fetchval("SELECT pg_advisory_unlock($1)", number)
             self._tuned.discard(name)
             self._move(limit)
-        for name in [*self._channels]:
-            if name not in self._tuned:
-                await session.link.add_listener(name, self._hear)
-                await self._claim(session, name)
-                self._tuned.add(name)
-                self._move(limit)
+        for name in self.channels.names - self._tuned:
+            await session.link.add_listener(name, self._hear)
+            if (number := ear_of(name)) is not None:
+                await self._claim(session, number)
+            self._tuned.add(name)
+            self._move(limit)
         if again:
-            for channel in [*self._channels.values()]:
-                self._told(channel, None)
+            for channel in self.channels:
+                self._missed(channel)
 
     def _move(self, limit: asyncio.Timeout) -> None:
         """The server answers: thousands of channels may take longer than one answer."""
         self._moved += 1
         limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
-    async def _claim(self, session: Session, name: str) -> None:
+    async def _claim(self, session: Session, number: int) -> None:
         """Hold the lock that says that someone listens."""
-        link, number = session.link, ear_of(name)
-        if _manner(name):
-            await link.fetchval("SELECT pg_advisory_lock_shared($1)", number)
-        elif not await link.fetchval("SELECT pg_try_advisory_lock($1)", number):
+        link = session.link
+        if not await link.fetchval("SELECT pg_try_advisory_lock($1)", number):
             # A session of ours whose end the server has not noticed; or a sender checks whether we listen.
             await link.fetch(
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' "
@@ -168,10 +166,4 @@ class Ear:
             await link.fetchval("SELECT pg_advisory_lock($1)", number)
 
     def _hear(self, _link: object, _pid: int, name: str, payload: Any) -> None:
-        channel = self._channels.get(name)
-        if channel is not None:
-            self._told(channel, str(payload))
-
-
-def _manner(name: str) -> str:
-    return "_shared" if name.startswith("aiolock_s_") else ""
+        self._told(name, str(payload))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ...clock import Clock
 from ...errors import ConfigurationError
 from ...scripts import interpreter
-from ..transactional.channels import ear_of, is_shared, name_of
+from ..transactional.channels import ear_of, hold_of, name_of, number_of
 from ..transactional.engine import Unavailable
-from ..transactional.plan import number_of
+from ..transactional.held import is_lock
 from ..transactional.served import ServedEngine
 from .address import address_of
 from .ear import Ear
@@ -83,7 +83,7 @@ class PostgresEngine(ServedEngine[Session]):
 
     def ear(self) -> Ear:
         """See `ServedEngine.ear`."""
-        return Ear(self._at.listen or self._at, self._timeout, self.told)
+        return Ear(self._at.listen or self._at, self._timeout, self.told, self.missed)
 
     def tag(self, number: int) -> tuple[int, ...]:
         """See `ServedEngine.tag`."""
@@ -91,11 +91,11 @@ class PostgresEngine(ServedEngine[Session]):
 
     def ear_words(self, channel: str) -> tuple[int | str, ...] | None:
         """See `ServedEngine.ear_words`."""
-        return ear_of(name_of(channel)), int(is_shared(channel))
+        return int(self.named(channel)), int(is_lock(channel))
 
     def named(self, channel: str) -> str:
         """See `ServedEngine.named`."""
-        return str(ear_of(name_of(channel)))
+        return str(hold_of(channel) if is_lock(channel) else ear_of(name_of(channel)))
 
     def meaning(self, error: Exception, ran: bool) -> Unavailable:
         """See `ServedEngine.meaning`."""

@@ -24,6 +24,12 @@ class ResolvingLoop:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
 
+    def create_future(self) -> asyncio.Future[Any]:
+        """See the loop's. If nobody waits for the connection any more, nobody hears how it ended."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
     async def create_connection(
         self, made: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: Any
     ) -> Any:

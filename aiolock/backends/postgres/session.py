@@ -20,6 +20,8 @@ SCHEMA = resources.files(__package__).joinpath("schema.sql")
 
 UNDONE = frozenset({"57014", "55P03", "53200", "53300", "40001", "40P01", "25006", "53100"})
 """Nothing was done: timeout, no lock, no memory, too many sessions, a conflict, a deadlock, a standby, a full disk."""
+FULL = "53200"
+"""No room, as for so many names."""
 MISTAKEN = frozenset({"28P01", "28000", "3D000", "42704", "22023", "55P02"})
 """No use to try again: the password, the user, the database; a parameter of the URL."""
 HINTS = {
@@ -32,6 +34,7 @@ HINTS = {
     "42704": "does the URL have a parameter that asyncpg does not know?",
     "55P02": "does the URL have a parameter that asyncpg does not know? TLS is sslmode=require",
     "53100": "make room on the disk of the server",
+    FULL: "if it is shared memory, raise max_locks_per_transaction: all sessions share it",
 }
 """What to do about it."""
 WITHOUT_SCHEMA = frozenset({"42501", "42883", "3F000", "42P01"})
@@ -170,7 +173,9 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
         return Unavailable(error)
     state = str(getattr(error, "sqlstate", None) or "")
     said = str(error).strip() or type(error).__name__
-    if isinstance(error, TimeoutError):
+    if isinstance(error, asyncpg.InternalClientError):  # it was ended in the middle of something
+        said = "the connection was lost"
+    elif isinstance(error, TimeoutError):
         said = f"no answer within {format_seconds(timeout)} s"
     elif isinstance(error, OSError) and not ran:
         said = f"PostgreSQL cannot be reached: is it up, and is this its address? ({said})"
@@ -186,7 +191,8 @@ def meaning(address: Address, error: Exception, timeout: float, ran: bool) -> Un
     elif state in MISTAKEN:
         found = Unavailable(ConfigurationError("", f"{address.name}: {said}"))
     else:
-        found = Unavailable(BackendError("", f"{address.name}: {said}", transient=True), ran and state not in UNDONE)
+        failure = BackendError("", f"{address.name}: {said}", transient=True)
+        found = Unavailable(failure, ran and state not in UNDONE, full=state == FULL)
     found.__cause__ = error
     return found
 

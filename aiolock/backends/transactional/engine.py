@@ -20,16 +20,18 @@ class Unavailable(Exception):
         error: why, for users.
         ran: what was asked for may have been done; False if nothing was.
         lost: a connection has ended; a new one may do at once.
+        full: there was no room for so many names; fewer may do at once.
 
     Attributes:
-        error, ran, lost: see above.
+        error, ran, lost, full: see above.
     """
 
-    def __init__(self, error: AiolockError, ran: bool = False, lost: bool = False) -> None:
+    def __init__(self, error: AiolockError, ran: bool = False, lost: bool = False, full: bool = False) -> None:
         super().__init__(str(error))
         self.error: AiolockError = error
         self.ran: bool = ran
         self.lost: bool = lost
+        self.full: bool = full
 
 
 Done = Callable[[Sequence[Call[Any]], Sequence[Outcome] | Unavailable], None]

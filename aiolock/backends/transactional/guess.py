@@ -11,9 +11,10 @@ import asyncio
 import json
 import secrets
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
-from itertools import count
+from itertools import accumulate, count
 from typing import Any
 
 from ...clock import Clock
@@ -23,13 +24,17 @@ from ...scripts.keys import DEAD
 from ..base import Abilities
 from .engine import Done, Outcome, Unavailable
 from .loaded import Row
-from .plan import NONE, Known, Plan, Stale, Verdict, plans_of
+from .plan import NONE, Known, Plan, Stale, Verdict, plans_of, tag_of
 from .server_time import ServerTime
 
 REMEMBERED = 20_000
 """Keys that a manager remembers at most."""
 TOGETHER = 64
-"""Plans of one exchange at most: the server locks each of their names for as long as that takes."""
+"""Plans of one exchange at most: they are decided one after the other."""
+NAMES, FEW = 320, 64
+"""Names of one exchange at most, as the server locks each of them for as long as that takes: as many as the largest
+request has; and those for which any server must have room.
+"""
 LAG_US = 500_000
 """By how much the time of a decision may be behind the server's, beyond four round trips."""
 KEPT_US, LONGEST_US = 50_000, 900_000
@@ -70,6 +75,7 @@ class GuessingEngine(ABC):
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._numbers = count()
         self._plans: list[Plan] = []  # what is not carried out yet
+        self._room = NAMES
         self._more: asyncio.Event
         self._running = self._asking = False
 
@@ -132,7 +138,17 @@ class GuessingEngine(ABC):
             if not self._plans:
                 await self._ask([])
             while self._plans:
-                await self._ask(await self._due())
+                if self._refuse():
+                    continue
+                plans = await self._due()
+                try:
+                    await self._ask(plans)
+                except Unavailable as why:
+                    names = sum(len(plan.names) for plan in plans)
+                    fewer = max(FEW, names // 2)
+                    if not why.full or names <= FEW or fewer >= self._room:
+                        raise
+                    self._room = fewer
         except Unavailable as why:
             error = why
         except asyncio.CancelledError:
@@ -146,14 +162,28 @@ class GuessingEngine(ABC):
             left, self._plans = self._plans, []
             self._done([call for _, call in sorted((one for plan in left for one in plan.calls), key=_number)], error)
 
+    def _refuse(self) -> bool:
+        """Answer those who name more than there is room for: they ask again, for a part each. Return if any does."""
+        wide = [plan for plan in self._plans if len(plan.names) > self._room]
+        calls = sorted((one for plan in wide for one in plan.calls), key=_number)
+        refused = [call for _, call in calls if len(set(map(tag_of, call.keys))) > self._room]
+        if refused:
+            left = [one for one in calls if one[1] not in refused]
+            self._plans = plans_of(left, [plan for plan in self._plans if plan not in wide])
+            text = f"{self.address}: no room for {NAMES} names at once"
+            self._done(refused, [BackendError(call.name, text) for call in refused])
+        return bool(refused)
+
     async def _due(self) -> list[Plan]:
         """Wait for plans that may be tried now, and return some."""
         loop = asyncio.get_running_loop()
         while True:
             self._more.clear()
             now = loop.time()
-            if plans := [plan for plan in self._plans if plan.due <= now][:TOGETHER]:
-                return plans
+            due = [plan for plan in self._plans if plan.due <= now][:TOGETHER]
+            names = list(accumulate(len(plan.names) for plan in due))
+            if due:
+                return due[: max(1, bisect(names, self._room))]
             timer = loop.call_at(min(plan.due for plan in self._plans), self._more.set)
             try:
                 await self._more.wait()
@@ -162,16 +192,15 @@ class GuessingEngine(ABC):
 
     async def _ask(self, plans: Sequence[Plan]) -> None:
         """One exchange; say what became of those that were carried out."""
-        now_us = self._time.read()
+        now_us, trips_us = self._time.read(), int(4e6 * self._time.trip)
         for plan in plans:
             if now_us:
-                plan.decide(now_us, self._known)
+                plan.decide(now_us, LAG_US + trips_us, self._known)
             else:
                 plan.ask()
         asked, version = self._clock.now(), next(self._versions)
         self._asking = True
         try:
-            trips_us = int(4e6 * self._time.trip)
             keep_us = min(max(KEPT_US, trips_us), LONGEST_US)
             verdict = await self.exchange(plans, now_us, LAG_US + trips_us, version, keep_us)
         finally:

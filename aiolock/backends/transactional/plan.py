@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ...errors import BackendError
 from ...scripts import commands
 from ...scripts.base import Call
+from .channels import is_shared, number_of
 from .engine import Outcome
 from .held import LoadedBesideTransactions, grants, is_lock, lasts
 from .loaded import Loaded, Row
@@ -95,6 +95,14 @@ class Plan:
         """Whether others wait for it: it ends an owner, or is about one who has the name already; or it is firm."""
         return self.firm or self._owned or any(call.script.ends is not None for _, call in self.calls)
 
+    @property
+    def lazy(self) -> bool:
+        """Whether a crash may forget it: it only ends owners, and nobody is granted or told anything. Then they have
+        what they have for the rest of a ttl.
+        """
+        ends = bool(self.calls) and all(call.script.ends is not None for _, call in self.calls)
+        return ends and not self.messages and not any(is_lock(key) and grants(row) for key, row in self.writes.items())
+
     def join(self, other: Plan) -> None:
         """Take over what another is about."""
         self.calls = sorted((*self.calls, *other.calls), key=lambda numbered: numbered[0])
@@ -110,11 +118,12 @@ class Plan:
         self.keys = dict.fromkeys(self.keys, UNREAD)
         self.writes, self.messages, self.hears, self.outcomes = {}, [], {}, []
 
-    def decide(self, now_us: int, known: Mapping[str, Known]) -> None:
+    def decide(self, now_us: int, lag_us: int, known: Mapping[str, Known]) -> None:
         """Run the calls on what is known.
 
         Args:
             now_us: the store's time, or earlier.
+            lag_us: by how much it may be later there.
             known: of its keys; what is missing is taken as not there.
         """
         found = {key: known.get(key, NONE) for key in self.keys}
@@ -131,7 +140,8 @@ class Plan:
         self.writes, self.messages = store.changes(), store.published
         self.keys = {key: one.version if key in store.touched else None for key, one in found.items()}
         for key in self.writes or self.keys:  # who only looks wants to know, too
-            if is_lock(key) and (not self.writes or grants(self.writes[key])):
+            asks = is_lock(key) and (not self.writes or grants(self.writes[key]))
+            if asks and not lasts(rows.get(key), now_us + lag_us):  # while a lease does, no transaction gets it
                 self.hears[key] = False
         self.hears |= dict.fromkeys(held, True)
 
@@ -141,6 +151,8 @@ class Plan:
         self._told |= {channel: not self.hears[channel] for channel in misheard}
 
     def _listeners(self, channel: str) -> int:
+        if is_shared(channel):  # nobody counts those who wait for a name
+            return 1
         return int(self.hears.setdefault(channel, self._told.get(channel, True)))  # a number: a bool is true in Lua
 
 
@@ -195,11 +207,6 @@ def tag_of(key: str) -> str:
     """What all keys of a name share, whatever its kind."""
     head, brace, rest = key.partition("{")
     return head.partition(":")[0] + brace + rest.partition("}")[0] if brace else key
-
-
-def number_of(text: str) -> int:
-    """63 bits that stand for a text: both are as good as different if the texts are."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def _owned(rows: Mapping[str, Row], call: Call[Any]) -> bool:

@@ -13,6 +13,7 @@ from ...clock import Clock, SystemClock
 from ...errors import BackendError
 from ...log import Log
 from ..base import Abilities
+from .channels import Channels, name_of
 from .engine import Unavailable
 from .guess import GuessingEngine
 from .loaded import Row
@@ -51,13 +52,13 @@ S = TypeVar("S", bound=Session)
 
 
 class Ear(Protocol):
-    """What listens."""
+    """What listens.
 
-    def add(self, channel: str) -> None:
-        """It shall be heard."""
+    Attributes:
+        channels: what shall be heard.
+    """
 
-    def remove(self, channel: str) -> None:
-        """It shall not."""
+    channels: Channels
 
     async def tune(self) -> None:
         """Listen to what shall be heard, and to nothing else. Raises `Unavailable`."""
@@ -132,8 +133,6 @@ class ServedEngine(GuessingEngine, Generic[S]):
         self._deliver = deliver
         try:
             self._session = await self._connect()
-            if not self._session.equipped:
-                await self.equip(self._session)
             if self.abilities.messages:
                 self._ear = self.ear()
                 await self._ear.tune()
@@ -164,9 +163,16 @@ class ServedEngine(GuessingEngine, Generic[S]):
                     raise
 
     async def _connect(self) -> S:
-        """Connect again: to another server, for all that is known."""
+        """Connect again: to another server, for all that is known, or to a database that was emptied."""
         self.forget()
-        return await self.dial()
+        session = await self.dial()
+        try:
+            if not session.equipped:
+                await self.equip(session)
+        except BaseException:
+            session.end()
+            raise
+        return session
 
     async def exchange(self, plans: Sequence[Plan], used_us: int, lag_us: int, version: int, keep_us: int) -> Verdict:
         """See `GuessingEngine.exchange`."""
@@ -210,20 +216,20 @@ class ServedEngine(GuessingEngine, Generic[S]):
             finally:
                 session.end()
         except Exception as error:
-            logger.warning("%s: rows that have expired could not be deleted: %s", self.address, error)
+            logger.warning("rows that have expired could not be deleted: %s", self.meaning(error, ran=False))
 
     # Messages.
 
     def listen(self, channel: str, done: Callable[[Unavailable | BackendError | None], None]) -> None:
         """See `Engine.listen`."""
         assert self._ear is not None
-        self._ear.add(channel)
+        self._ear.channels.add(channel)
         self.start(self._tune(self._ear, done))
 
     def unlisten(self, channel: str) -> None:
         """See `Engine.unlisten`."""
         if self._ear is not None:
-            self._ear.remove(channel)
+            self._ear.channels.remove(channel)
             self.start(self._tune(self._ear, lambda _: None))
 
     async def _tune(self, ear: Ear, done: Callable[[Unavailable | BackendError | None], None]) -> None:
@@ -234,15 +240,16 @@ class ServedEngine(GuessingEngine, Generic[S]):
         else:
             done(None)
 
-    def told(self, channel: str, message: str | None) -> None:
-        """Pass on what was sent; None if anything may have been missed."""
-        if message is None:
-            self._deliver(channel, None)
-            return
+    def told(self, name: str, message: str) -> None:
+        """Pass on what was sent on what is called so in the database."""
         with contextlib.suppress(ValueError):  # whoever may connect may send anything
-            to, payload = self.heard(message)
-            if to == channel:
+            channel, payload = self.heard(message)
+            if name_of(channel) == name:
                 self._deliver(channel, payload)
+
+    def missed(self, channel: str) -> None:
+        """Pass on that anything may have been missed."""
+        self._deliver(channel, None)
 
 
 def verdict_of(rows: Sequence[Sequence[Any]], plans: Sequence[Plan], named: Callable[[str], str]) -> Verdict:

@@ -48,6 +48,7 @@ def words_of(
         "keep": late and keep_us,
         "firm": _groups(plan.firm for plan in plans),
         "urgent": _groups(plan.urgent for plan in plans),
+        "lazy": int(all(plan.lazy for plan in plans)),
         "tell": tell,
         "ears": ears,
     }

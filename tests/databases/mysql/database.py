@@ -1,4 +1,4 @@
-"""A database of MariaDB or MySQL."""
+"""Databases of MariaDB and of MySQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ FAULTS = {"fails": "CALL no_such()", "takes long": "DO SLEEP(60)", "ends its ses
 
 
 class MySQLDatabase(Database):
-    """See `Database`."""
+    """See `Database`.
+
+    Attributes:
+        made_by: whose server it is on.
+    """
 
     rows, key, locks = "aiolock_rows", "k", "aiolock_locks"
     careless = "innodb_flush_log_at_trx_commit"
@@ -31,6 +35,7 @@ class MySQLDatabase(Database):
     queued = "SELECT JSON_LENGTH(value) FROM aiolock_rows WHERE k = %s"
     schema = SCHEMA
     sweep = "CALL aiolock_sweep_1()"
+    undo = "DROP PROCEDURE aiolock_exchange_1"
     idle = (
         "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p "
         "ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.command = 'Sleep'"
@@ -43,13 +48,14 @@ class MySQLDatabase(Database):
     engines, server, framing = MySQLEngine, mysql.OwnServer, MySQLFramer
     gone = asyncmy.errors.OperationalError(2013, "Lost connection to MySQL server during query")
     writes = b'"hash"'
+    made_by = mysql.MARIADB
 
     @classmethod
     def new(cls) -> MySQLDatabase:
         name = f"own_{os.getpid()}_{next(NUMBERS)}"
-        with mysql.connect(mysql.port()) as link:
+        with mysql.connect(mysql.port(cls.made_by)) as link:
             link.cursor().execute(f"CREATE DATABASE {name}")
-        return cls(mysql.url(name))
+        return cls(mysql.url(name, cls.made_by))
 
     @property
     def where(self) -> tuple[str, int]:
@@ -118,3 +124,9 @@ class MySQLDatabase(Database):
         for grant in grants:
             self.run(f"GRANT {grant} ON {self.name}.* TO {name}@'%'")
         return self.url.replace("root", name)
+
+
+class RealMySQL(MySQLDatabase):
+    """One of MySQL itself."""
+
+    made_by, server = mysql.MYSQL, mysql.OwnMySQL

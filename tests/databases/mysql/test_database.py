@@ -135,22 +135,6 @@ async def test_gates_that_are_gone(database: MySQLDatabase) -> None:
             await locks.lock("x").acquire(timeout=0)
 
 
-async def test_more_channels_than_a_statement_takes(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept by Ear._tune: TOGETHER."""
-    monkeypatch.setattr(ear, "TOGETHER", 7)
-    async with LockManager(database.url) as locks:
-        hears: Any = locks._runtime.backend._engine._ear  # type: ignore[attr-defined]
-        before = len(database.run("SELECT * FROM aiolock_ears"))
-        for number in range(30):
-            hears.add(f"aiolock:latch:{{{number}}}:free")
-        await asyncio.gather(*(hears.tune() for _ in range(3)))
-        assert len(database.run("SELECT * FROM aiolock_ears")) == before + 30
-        for number in range(29):
-            hears.remove(f"aiolock:latch:{{{number}}}:free")
-        await hears.tune()
-        assert len(database.run("SELECT * FROM aiolock_ears")) == before + 1
-
-
 @pytest.mark.parametrize("parameter", ["ssl=true", "ssl_ca=/etc/ssl/certs/ca-certificates.crt"])
 async def test_a_server_without_tls(database: MySQLDatabase, parameter: str) -> None:
     """It is refused, and nothing goes in the clear. Kept by dial(): `ssl`."""
@@ -230,21 +214,16 @@ async def test_a_pooler_that_shares_sessions(database: MySQLDatabase, monkeypatc
             pass
 
 
-RESERVED = frozenset(
-    re.findall(
-        r"\w+",
-        "cube cume_dist dense_rank empty except first_value function grouping groups intersect lag last_value lateral "
-        "lead library manual nth_value ntile of over parallel percent_rank qualify rank recursive row row_number rows "
-        "system tablesample window",
-    )
-)
-"""Words that MySQL keeps to itself, from 8.0 on, and MariaDB does not: here no name may be one."""
+async def test_another_kind_of_server() -> None:
+    """It waits for the client to begin, or says something else, and ends the connection. Kept by meaning(): LOST."""
 
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
 
-def test_the_schema_has_no_names_that_mysql_refuses() -> None:
-    """The tests may have no MySQL."""
-    text = re.sub(r"--.*|'[^']*'", "", SCHEMA.read_text(encoding="utf-8"))
-    assert not RESERVED & set(re.findall(r"\w+", text.lower()))
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BackendError, match="is it MariaDB or MySQL"):
+            await LockManager(f"mysql://app@127.0.0.1:{port}/app").open()
 
 
 def test_a_user_whom_only_cryptography_can_prove() -> None:
@@ -320,9 +299,9 @@ async def test_the_session_that_holds_the_bell_has_ended(
 async def test_a_host_that_is_gone_hears_nothing(database: MySQLDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept by Ear: SILENT."""
     monkeypatch.setattr(ear, "SILENT", 1)
-    hears = ear.Ear(address_of(database.url), 5.0, lambda *_: None, lambda *_: None, str)  # type: ignore[arg-type]
+    hears = ear.Ear(address_of(database.url), 5.0, *[lambda *_: None] * 3, str)  # type: ignore[arg-type]
     database.equip()
-    hears.add("aiolock:manager:m")
+    hears.channels.add("aiolock:manager:m")
     await hears.tune()  # and nothing more
     heard = "SELECT COUNT(IS_USED_LOCK(CONCAT('aiolock ear ', ear))) FROM aiolock_ears"
     assert database.run(heard) == [(1,)]

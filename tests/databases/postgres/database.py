@@ -33,6 +33,7 @@ class PostgresDatabase(Database):
     queued = "SELECT count(*) FROM aiolock.rows, json_each(value) WHERE rows.key = %s"
     schema = SCHEMA
     sweep = "SELECT aiolock.sweep_1()"
+    undo = "DROP SCHEMA aiolock CASCADE"
     idle = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"
     )

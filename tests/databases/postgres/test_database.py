@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import time
+from itertools import count
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 
 from aiolock import BackendError, ConfigurationError, LockManager
 from aiolock.backends.postgres import ear
 from aiolock.backends.postgres.address import address_of
+from aiolock.backends.postgres.loop import ResolvingLoop
 from aiolock.backends.postgres.session import meaning
+from aiolock.backends.resolver import Resolver
+from aiolock.backends.transactional.channels import SHARED
+from aiolock.backends.transactional.guess import NAMES
+from tests.support.postgres import OwnServer
 
 from .database import PostgresDatabase
 
@@ -85,14 +95,110 @@ async def test_channels_that_take_longer_than_an_answer(
         await claim(*args)
 
     monkeypatch.setattr(ear.Ear, "_claim", slow)
-    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None)
+    hears = ear.Ear(address_of(database.url), 2.0, lambda *_: None, lambda _: None)
     try:
         for number in range(30):
-            hears.add(f"aiolock:latch:{{{number}}}:free")
+            hears.channels.add(f"aiolock:manager:{number}")
         await asyncio.gather(*(hears.tune() for _ in range(5)))
         assert len(hears._tuned) == 30
     finally:
         hears.hang_up()
+
+
+async def test_a_server_that_has_little_room() -> None:
+    """All sessions of all databases share it: a manager asks for as much as there is. Kept by GuessingEngine._run, and
+    meaning(): `full`.
+    """
+    with (
+        contextlib.closing(OwnServer("-c", "max_locks_per_transaction=10", "-c", "max_connections=10")) as server,
+        psycopg.connect(server.url, autocommit=True) as other,
+    ):
+        async with LockManager(server.url, ttl=6) as locks:
+            leases = [await locks.lock(f"{number}").acquire() for number in range(NAMES)]
+            granted = time.monotonic() + max(lease.remaining() for lease in leases)
+            with contextlib.suppress(psycopg.errors.OutOfMemory):
+                for number in count():
+                    other.execute("SELECT pg_advisory_lock(%s)", (number,))
+            other.execute("SELECT pg_advisory_unlock(number) FROM generate_series(1, 150) AS number")
+            while min(lease.remaining() for lease in leases) + time.monotonic() <= granted:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.05)
+            assert not [lease for lease in leases if lease.lost]
+            assert locks._runtime.backend._engine._room < 150  # type: ignore[attr-defined]
+
+
+def test_a_session_that_ends_while_it_is_opened() -> None:
+    """What asyncpg says then says nothing to others. Kept by meaning()."""
+    error = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+    found = meaning(address_of("postgresql://app@host/app"), error, 5.0, ran=False)
+    assert "the connection was lost" in str(found.error)
+
+
+async def test_a_connection_for_which_nobody_waits_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    """It may end with an error that nobody hears. Kept by ResolvingLoop.create_future."""
+    ResolvingLoop(asyncio.get_running_loop(), Resolver()).create_future().set_exception(OSError("cut"))
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not caplog.messages
+
+
+async def test_a_crash_forgets_a_release_at_most() -> None:
+    """Who releases waits for no disk, and a crash costs the rest of a ttl; what is granted later brings
+    it to the disk, and is never forgotten. Kept by exchange_1: `lazy`, and Plan.lazy.
+    """
+    held = "SELECT name FROM aiolock.locks ORDER BY name"
+    with contextlib.closing(OwnServer("-c", "wal_writer_delay=10s")) as server:
+        database = PostgresDatabase(server.url)
+        async with LockManager(server.url, ttl=3, recheck=1) as locks:
+            first = await locks.lock("first").acquire()
+            await first.release()
+            with server.away():
+                pass
+            assert database.run(held) == [("first",)]
+            async with locks.lock("first").acquire(timeout=20) as again:
+                assert again.fence > first.fence
+            second = await locks.lock("second", ttl=60).acquire()
+            with server.away():
+                pass
+            assert database.run(held) == [("second",)]
+            async with locks.lock("first").acquire(timeout=20) as once_more:
+                assert once_more.fence > again.fence
+            assert not second.lost
+            await second.release()
+
+
+def test_a_sweep_of_a_large_table(database: PostgresDatabase) -> None:
+    """It looks at a part. Kept by sweep_1: TABLESAMPLE."""
+    database.equip()
+    end = "CASE WHEN n % 100 = 0 THEN 1 ELSE 9e15 END"
+    database.run(
+        f"INSERT INTO aiolock.rows SELECT n::text, 'string', '\"\"', {end}, 1 FROM generate_series(1, 200000) AS n"
+    )
+    database.run("ANALYZE aiolock.rows")
+    with database.connect() as link:
+        (found,) = link.execute("SELECT aiolock.sweep_1()").fetchone()
+        (seen,) = link.execute(
+            "SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'aiolock.rows'::regclass"
+        ).fetchone()
+    assert 20 < found < 1000
+    assert 2000 < seen < 100_000
+
+
+async def test_who_waits_for_thousands_of_names(database: PostgresDatabase) -> None:
+    """It takes no more of what all share. Kept by channels.SHARED, and ear_of()."""
+    taken = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = {}"
+    here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    async with LockManager(database.url, recheck=60) as locks:
+        waiters = [asyncio.create_task(locks.latch(f"{number}", 1).wait()) for number in range(300)]
+        ear: Any = locks._runtime.backend._engine._ear  # type: ignore[attr-defined]
+        async with asyncio.timeout(30):
+            while len(list(ear.channels)) < 300 or ear._tuned != ear.channels.names:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.01)
+        assert len(ear._tuned) <= SHARED + 1
+        assert database.run(taken.format(here)) == [(1,)]
+        for number in range(300):
+            await locks.latch(f"{number}", 1).count_down()
+        async with asyncio.timeout(30):
+            await asyncio.gather(*waiters)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -158,7 +159,11 @@ async def test_two_that_wait_for_each_other(database: PostgresDatabase) -> None:
         await hold_in(one, "x")
         await hold_in(other, "y")
         results = await asyncio.gather(hold_in(one, "y"), end_after(hold_in(other, "x"), other), return_exceptions=True)
-        assert [type(one) for one in results if one is not None] == [asyncpg.DeadlockDetectedError]
+        (failure,) = (one for one in results if one is not None)
+        assert isinstance(failure, asyncpg.DeadlockDetectedError)
+        assert re.fullmatch(
+            r"hold_in\(\) waited for lock '.': take several names in the same order.*", *failure.__notes__
+        )
         if results[0] is not None:
             await one.execute("ROLLBACK; BEGIN")
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import redis
 
 from tests.databases.database import Database, OwnServer
-from tests.databases.mysql.database import MySQLDatabase
+from tests.databases.mysql.database import MySQLDatabase, RealMySQL
 from tests.databases.postgres.database import PostgresDatabase
 from tests.support import locks
 
@@ -87,8 +87,15 @@ class Postgres(Served):
     product, framing = PostgresDatabase, PostgresDatabase.framing
 
 
+class MariaDB(Served):
+    """See `Served`."""
+
+    name = "mariadb"
+    product, framing = MySQLDatabase, MySQLDatabase.framing
+
+
 class MySQL(Served):
     """See `Served`."""
 
     name = "mysql"
-    product, framing = MySQLDatabase, MySQLDatabase.framing
+    product, framing = RealMySQL, RealMySQL.framing
