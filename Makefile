@@ -26,10 +26,10 @@ demo: $(VENV)/.ready-demo ## watch the lock protect a web service; ARGS=--cluste
 	@exec $(PY) docs/examples/demo.py $(ARGS)
 
 # Keep the bytecode, whatever the environment says: the tests start hundreds of interpreters.
-test: $(VENV)/.ready-test ## run the tests, in less than three minutes (ARGS are pytest's)
+test: $(VENV)/.ready-servers ## run the tests, in less than three minutes (ARGS are pytest's)
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
-test-slow: $(VENV)/.ready-test ## run the others: every page as its reader pastes it, kills on a file, broken copies of the code
+test-slow: $(VENV)/.ready-servers ## run the others: every page as its reader pastes it, kills on a file, broken copies of the code
 	@exec env PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n auto --dist worksteal --slow $(ARGS)
 
 # A test that does 20 times as much may take 20 times as long before it counts as hanging.
@@ -109,6 +109,12 @@ evidence: $(VENV)/.ready-bench ## put the newest run into README and evidence.md
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .bench_cache .client_cache dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find aiolock tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Before the tests: there they would have to wait for it.
+$(VENV)/.ready-servers: $(VENV)/.ready-test
+	@echo "Fetching what tests meet (MariaDB, MySQL, etcd, ZooKeeper) into $(VENV) ..."
+	@$(PY) -m tests.support.fetch
+	@touch $@
 
 # The stamp is written last, so that an interrupted set-up is repeated.
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.created
