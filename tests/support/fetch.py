@@ -1,4 +1,4 @@
-"""Fetches the servers that tests meet, before the first of them, which would have no time for that: `make test` does."""
+"""Fetches the servers that tests meet, before the first of them, which would have no time: `make test` does that."""
 
 from __future__ import annotations
 
