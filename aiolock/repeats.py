@@ -20,27 +20,25 @@ class Gathered:
     __slots__ = ("common", "count", "last", "names")
 
     def __init__(self) -> None:
-        self.count: int = 0
-        self.names: list[str] = []
+        self.names: dict[object, None] = {}
         self.last: Mapping[str, object] = {}
         self.common: dict[str, object] = {}
 
     def add(self, values: Mapping[str, object]) -> None:
         """One more, which says `values`."""
-        self.common = {key: value for key, value in values.items() if not self.count or self.common.get(key) == value}
-        self.count += 1
+        self.common = {key: value for key, value in values.items() if not self.names or self.common.get(key) == value}
+        self.names[values["lock_name"]] = None
         self.last = values
-        if len(self.names) < NAMES:
-            self.names.append(repr(values["lock_name"]))
 
     def tell(self, line: Line) -> None:
         """Log all of them, as one line."""
-        if self.count == 1:
+        count = len(self.names)
+        if count == 1:
             line.log.mapped(line.level, line.message, self.last)
-        elif self.count:
-            others = self.count - len(self.names)
-            names = ", ".join(self.names) + (f" and {others} others" if others else "")
-            line.log.mapped(line.level, line.more, {**self.common, "count": self.count, "lock_names": names})
+        elif count:
+            others = f" and {count - NAMES} others" if count > NAMES else ""
+            names = ", ".join(map(repr, list(self.names)[:NAMES])) + others
+            line.log.mapped(line.level, line.more, {**self.common, "count": count, "lock_names": names})
 
 
 class Repeats:
@@ -85,7 +83,7 @@ class Repeats:
         kinds, self._kinds = self._kinds, {}
         for (line, cause), gathered in kinds.items():
             gathered.tell(line)
-            if gathered.count and self._wake is not None:
+            if gathered.names and self._wake is not None:
                 self._kinds[line, cause] = Gathered()
         if self._kinds and self._wake is not None:
             self._wake(self)

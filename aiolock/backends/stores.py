@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     Database: TypeAlias = asyncpg.Pool[Any] | AsyncEngine
 
 OF_POSTGRES = frozenset({("asyncpg", "Pool"), ("sqlalchemy", "AsyncEngine")})
-DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+DATABASES = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
 """Schemes of URLs."""
 
 
@@ -29,4 +35,4 @@ def store_of(source: object) -> str:
         return store
     if scheme in ("etcds", "zookeepers"):
         return scheme[:-1]
-    return scheme if scheme in ("sqlite", "etcd", "zookeeper") else ""
+    return scheme if scheme in ("etcd", "zookeeper") else ""

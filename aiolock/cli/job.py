@@ -8,14 +8,16 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from ..clock import Clock, pause
+from ..clock import Clock, Timer, pause
 from ..core.lease import Lease
 from ..errors import LockLost
 from .exits import ExitCode, of_signal, say
 from .job_control import Keeper, Signals, Terminal
 
 KILL_SHARE = 0.2
-"""The part of the margin that is left when the command is killed: for the kernel, and for a busy machine."""
+"""The part of the margin that is left when the command is killed: for the kernel, and for a busy machine. As long after
+our deadline its keeper asks it to end, if we have not.
+"""
 _LOOK = 0.02
 """Seconds between two checks whether the rest of a group has ended: nothing tells us of processes that are not ours."""
 _LOOK_LATER = 1.0
@@ -61,6 +63,7 @@ class Job:
         self._ended: asyncio.Future[int] | None = None
         self._stopping = False
         self._outlived = False
+        self._looking: Timer | None = None
 
     async def run(self, lease: Lease) -> int:
         """Run the command to its end, unless the lease is lost before.
@@ -68,7 +71,7 @@ class Job:
         After a loss its group is asked to end, and what is left of it is killed when a fifth of the margin is left:
         before the server would admit another holder. If that time is over already, it is killed at once. If it runs as
         another user, and we may not end it, that is said at once, and tried again until it has ended, or a signal ends
-        us.
+        us. While this process stands still, its keeper does the same.
 
         Returns:
             Its exit code.
@@ -80,7 +83,7 @@ class Job:
 
         Cancellation: it is killed.
         """
-        keeper, terminal = Keeper(), Terminal()
+        self._keeper, terminal = Keeper(), Terminal()
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         lost = asyncio.ensure_future(lease.wait_lost())
@@ -89,17 +92,19 @@ class Job:
             self._signals.pass_to(self._signal)
             process = self._start(lease)
             self._group = process.pid
-            keeper.keep(process.pid)
+            self._keep(lease)
             loop.add_signal_handler(signal.SIGCHLD, self._look, process, lease, terminal)
             self._look(process, lease, terminal)
             await asyncio.wait((self._ended, lost), return_when=asyncio.FIRST_COMPLETED)
-            if lost.done():
+            if lease.lost:  # it may have been ended for that, before this process learned of it
                 await self._stop(lease)
                 loss = lease._hold.loss()
                 raise Outlived(loss.name, loss.message, loss.reason) if self._outlived else loss
             return self._ended.result()
         finally:
             lost.cancel()
+            if self._looking is not None:
+                self._looking.cancel()
             loop.remove_signal_handler(signal.SIGCHLD)
             if process is not None:
                 if not self._ended.done():  # cancelled, or an error of ours: nothing may run on without the lock
@@ -109,7 +114,7 @@ class Job:
                         process.wait()
                 terminal.take_back(process.pid)
             self._group = 0
-            keeper.end()
+            self._keeper.end()
             terminal.close()
 
     def _start(self, lease: Lease) -> subprocess.Popen[bytes]:
@@ -160,12 +165,22 @@ class Job:
                 terminal.lend(self._group)
             self._signal(signal.SIGCONT)
 
+    def _keep(self, lease: Lease) -> None:
+        """Tell the keeper until when the command may run, and look again when that may have changed."""
+        if lease.lost:
+            return
+        hold, now = lease._hold, self._clock.now()
+        rest = (hold.expiry - hold.deadline) * KILL_SHARE
+        self._keeper.keep(self._group, self._ending, hold.deadline + rest - now, hold.expiry - rest - now)
+        self._looking = self._clock.call_at(min(now + hold.ttl_ms / 3000, hold.deadline), lambda: self._keep(lease))
+
     async def _stop(self, lease: Lease) -> None:
         """End the whole group in time."""
         now, hold = self._clock.now(), lease._hold
         margin = hold.expiry - hold.deadline
         until = min(now + margin, hold.expiry) - margin * KILL_SHARE
         self._stopping = True
+        self._keeper.keep(self._group, self._ending, until - now, until - now)
         self._signals.ended_by = None
         if now < until:
             self._signal(self._ending)

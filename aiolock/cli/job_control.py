@@ -6,8 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
+import struct
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+
+from ..clock import SystemClock
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM") if hasattr(signal, name))
 _PASSED = tuple(
@@ -130,36 +134,72 @@ def _without(number: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# Its standard input ends with our process, however that ends. This needs no Linux, and reaches the whole group.
-_KEEPER = 'trap "" HUP INT QUIT TERM; read -r group && ! read -r _ && kill -KILL "-$group"'
+_ORDER = struct.Struct("iidd")
+# Its standard input ends with our process, however that ends. Needs no Linux, no shell, and reaches the whole group.
+_KEEPER = """
+import os, select, signal, struct, time
+
+def send(number):
+    try:
+        os.killpg(group, number)
+    except OSError:
+        pass
+
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+group, due = 0, []
+while True:
+    left = min(due[0][0] - time.clock_gettime(clock), 1.0) if due else None
+    if left is None or left > 0:
+        if select.select([0], [], [], left)[0]:
+            order = os.read(0, struct.calcsize("iidd"))
+            if not order:
+                break
+            group, ending, ask, kill = struct.unpack("iidd", order)
+            due = [(ask, (ending, signal.SIGCONT)), (kill, (signal.SIGKILL,))]
+    else:
+        for number in due.pop(0)[1]:
+            send(number)
+if group:
+    send(signal.SIGKILL)
+"""
 
 
 class Keeper:
-    """Kills the command if `run` itself is killed: no one else would stop it when the lock expires.
+    """Ends the command when the lock expires, also while `run` itself stands still; and at once if it was killed.
 
-    A shell waits for the end of this process; start it before the command. Without a shell it does nothing.
+    Another process waits for that; start it before the command.
     """
 
     def __init__(self) -> None:
-        self._shell: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
-            self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _KEEPER],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0,
+            self._process = subprocess.Popen(
+                [sys.executable, "-SP", "-c", _KEEPER],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0, bufsize=0,
             )  # fmt: skip
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)  # someone may have stopped it
 
-    def keep(self, group: int) -> None:
-        """Kill this process group from now on, if this process ends without `end()`."""
-        if self._shell is not None and self._shell.stdin is not None:
+    def keep(self, group: int, ending: int, ask: float, kill: float) -> None:
+        """From now on this is the last word, until the next one.
+
+        Args:
+            group: the process group that ends with this process, if that ends without `end()`.
+            ending: the signal that asks it to end.
+            ask: seconds until then.
+            kill: seconds until it is killed.
+        """
+        if self._process is not None and self._process.stdin is not None:
+            now = SystemClock().now()
             with contextlib.suppress(OSError):  # someone killed it
-                self._shell.stdin.write(f"{group}\n".encode())
-                self._shell.stdin.flush()
+                self._process.stdin.write(_ORDER.pack(group, ending, now + ask, now + kill))
 
     def end(self) -> None:
-        """There is nothing to kill any more."""
-        if self._shell is not None:
-            self._shell.kill()  # before its input ends
-            self._shell.wait()
-            if self._shell.stdin is not None:
-                with contextlib.suppress(OSError):
-                    self._shell.stdin.close()
+        """There is nothing to end any more."""
+        if self._process is not None:
+            self._process.kill()  # before its input ends
+            self._process.wait()
+            if self._process.stdin is not None:
+                self._process.stdin.close()

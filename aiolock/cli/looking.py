@@ -42,12 +42,13 @@ def ls(
 
     It reads only. A server scans all its keys for that, 1000 with each request, and is never blocked.
 
-    Exit code 1 if there are none. If a node of a cluster cannot be read, it lists what the others have, and the code is
-    69.
+    With --kind once it lists runs that have ended, too. If a node of a cluster cannot be read, it lists what the others
+    have, and the code is 69.
     """
     if redisson and (kind is not None or holder is not None):
         raise click.UsageError("--kind and --holder are for aiolock's own names: leave them out, or --redisson")
     found = asyncio.run(_find(connection, pattern, kind, redisson, holder))
+    everything = everything or kind == "once"
     shown = [view for view in found.views if everything or view.listed]
     if as_json:
         print_json([facts_of(view) for view in shown])
@@ -59,7 +60,7 @@ def ls(
         say(f"no name{matching} is {'known' if everything else 'held or waited for'}")
     for text in found.unseen:
         say(f"the list is not complete: {text}")
-    leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK if shown else ExitCode.NO)
+    leave(ExitCode.UNREACHABLE if found.failed else ExitCode.OK)
 
 
 async def _find(connection: Connection, pattern: str, kind: str | None, redisson: bool, holder: str | None) -> Found:

@@ -23,7 +23,7 @@ from .runtime import Runtime
 from .waiting.handoff import hand_on
 from .waiting.local_queue import LONG_AGO, LocalQueue, pass_others
 from .waiting.queue_entry import QueueEntry
-from .waiting.wait import Turn
+from .waiting.wait import Meanwhile, Turn
 from .waiting.waiter import Waiter
 
 if TYPE_CHECKING:
@@ -131,6 +131,12 @@ class Gate(LocalQueue):
                 waiter.ask()
             else:
                 self.ask_for_all(waiter)
+        if not waiter.asked:
+            self.entangles(waiter)
+
+    def entangles(self, waiter: Waiter) -> None:
+        """See `LocalQueue`."""
+        Meanwhile.begin(self.runtime, self, waiter)
 
     def claim(self, calls: Calls, policy: Policy, request: Callable[[Bid], Call[TransferOutcome]]) -> Waiter:
         """Add a waiter for what an owner elsewhere has given up for it; it never waits for its turn.

@@ -52,6 +52,7 @@ ACQUIRE_HINTS = HINTS | {
     "wait": "pass timeout=",
     "token": "leave it out, since each acquisition has an id of its own",
     **dict.fromkeys(("ttl", "lease_time", "expire"), "pass ttl= where the lock is made: locks.lock(name, ttl=...)"),
+    **{name: f"pass {name}= where the lock is made: locks.lock(name, {name}=...)" for name in ("priority", "metadata")},
     **dict.fromkeys(("renew", "auto_renewal"), "pass renew= where the lock is made: locks.lock(name, renew=...)"),
 }
 """What to do instead of giving `acquire()` or `try_acquire()` such a keyword."""

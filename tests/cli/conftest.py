@@ -16,6 +16,7 @@ from aiolock.backends.reader import Reader
 from aiolock.backends.redis import ServerConnector
 from aiolock.backends.survey import Survey
 from aiolock.cli.app import app
+from aiolock.cli.job_control import Keeper
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +114,10 @@ def protected(group: int, number: int) -> None:
     """In place of `os.killpg`: as if the group ran as root, and we did not."""
     _killpg(group, 0)
     raise PermissionError
+
+
+def unheard(keeper: Keeper, *order: float) -> None:
+    """In place of `Keeper.keep`: it has our rights."""
 
 
 def alive(pid: int) -> bool:

@@ -15,12 +15,13 @@ import pytest
 
 from aiolock import LockLost, LockManager, LossReason
 from aiolock.cli.job import Outlived
+from aiolock.cli.job_control import Keeper
 from aiolock.cli.run import Busy, Skipped, Wanted, _run
 from aiolock.cli.text import plain
 from aiolock.testing.server import RedisServer
 from tests.support import redis_cli
 
-from .conftest import CommandLine, alive, protected
+from .conftest import CommandLine, alive, protected, unheard
 
 pytestmark = pytest.mark.own_loop  # uvloop lets nobody else hear SIGCHLD
 
@@ -312,8 +313,9 @@ async def test_nothing_outlives_the_expiry(
 
 
 async def test_who_wakes_late_kills_at_once(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Past the expiry another may be inside. Kept by Job._stop."""
+    """Past the expiry another may be inside, if nothing else has killed it by then. Kept by Job._stop."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Keeper, "keep", unheard)
     note = tmp_path / "note"
     async with running(LockManager(redis_url, ttl=0.5), wanted(TRAP), note) as task:
         time.sleep(0.8)  # noqa: ASYNC251 - a process that stands still
@@ -329,6 +331,7 @@ async def test_a_command_that_we_may_not_end(redis_url: str, tmp_path: Path, mon
     said: list[str] = []
     monkeypatch.setattr("aiolock.cli.job.say", said.append)
     monkeypatch.setattr(os, "killpg", protected)
+    monkeypatch.setattr(Keeper, "keep", unheard)
     note = tmp_path / "note"
     command = wanted("echo $$ >> note; until [ -e end ]; do sleep 0.02; done")
     async with LockManager(redis_url) as locks, running(LockManager(redis_url, ttl=0.5), command, note) as task:
@@ -366,6 +369,7 @@ async def test_what_is_left_of_a_command_that_we_may_not_end(
             os.kill(group, number)
 
     monkeypatch.setattr(os, "killpg", half_protected)
+    monkeypatch.setattr(Keeper, "keep", unheard)
     note = tmp_path / "note"
     child = "sh -c 'echo $$ >> note; until [ -e end ]; do sleep 0.02; done'"
     async with (

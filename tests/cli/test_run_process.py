@@ -23,6 +23,15 @@ from .conftest import CommandLine, alive, until
 
 GROUP = "sh -c 'echo $$ >> note; while :; do sleep 0.02; done' & echo $$ >> note; while :; do sleep 0.02; done"
 """A shell and its child; both note their pids."""
+HEARS = "trap 'echo heard >> note' WINCH; "
+
+
+def pids_of(cli: CommandLine, process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """The pids that a command has noted which `HEARS`, once its runner serves it: it may be slower than the command."""
+    until(lambda: len(cli.noted()) == count)
+    process.send_signal(signal.SIGWINCH)
+    until(lambda: cli.noted()[-1] == "heard")
+    return [int(pid) for pid in cli.noted()[:-1]]
 
 
 async def locked(url: str, name: str = "a") -> bool:
@@ -62,10 +71,10 @@ def test_a_signal_ends_the_wait(cli: CommandLine) -> None:
 
 def test_a_killed_runner_takes_its_command_along(cli: CommandLine) -> None:
     """Nobody would stop it when the lock expires. Kept by Keeper."""
-    process = cli.start("run", "a", "--", "sh", "-c", GROUP)
-    until(lambda: len(cli.noted()) == 2)
+    process = cli.start("run", "a", "--", "sh", "-c", HEARS + GROUP)
+    pids = pids_of(cli, process, 2)
     process.kill()
-    until(lambda: not any(alive(int(pid)) for pid in cli.noted()))
+    until(lambda: not any(map(alive, pids)))
     assert process.wait(20) == -signal.SIGKILL
 
 
@@ -80,16 +89,25 @@ def test_the_first_process_of_a_container_buries_orphans(cli: CommandLine) -> No
     assert ended.returncode == 4
 
 
-def test_a_frozen_runner_stops_its_command_when_it_wakes(cli: CommandLine) -> None:
-    process = cli.start("run", "--ttl", "500ms", "a", "--", "sh", "-c", f"trap '' TERM; {GROUP}")
-    until(lambda: len(cli.noted()) == 2)
-    process.send_signal(signal.SIGSTOP)
+def test_a_command_ends_in_time_while_its_runner_stands_still(cli: CommandLine) -> None:
+    """It is asked, and killed before another can enter. Kept by Job._keep."""
+    trap = "trap 'echo term >> note' TERM; echo $$ >> note; while :; do sleep 0.02; done"
+    process = cli.start("run", "--ttl", "4s", "--margin", "2s", "a", "--", "sh", "-c", HEARS + trap)
+    (pid,) = pids_of(cli, process, 1)
     with redis_cli.client(cli.url) as link:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: not alive(pid))
+        assert held(link, "a")
+        assert cli.noted()[2:] == ["term"]
         until(lambda: not held(link, "a"))
     process.send_signal(signal.SIGCONT)
     assert process.wait(20) == 79
-    assert not any(alive(int(pid)) for pid in cli.noted())
     assert "LOOP_BLOCKED" in cli.errors
+
+
+def test_a_command_may_outlast_the_ttl(cli: CommandLine) -> None:
+    """Its keeper hears of each renewal. Kept by Job._keep."""
+    assert cli("run", "--ttl", "1s", "a", "--", "sleep", "2.5").exit_code == 0
 
 
 def test_a_loss_is_told_once(cli: CommandLine) -> None:
@@ -105,7 +123,7 @@ def test_a_loss_is_told_once(cli: CommandLine) -> None:
 def test_a_command_that_no_signal_reaches(cli: CommandLine) -> None:
     """It keeps its lock; if that is lost, a signal ends us without it, and the exit code says so. Kept by Job._stop."""
     words = ["run", "a", "--", "sh", "-c", "echo $$ >> note; while :; do sleep 0.02; done"]
-    script = f"from tests.cli.conftest import *; os.killpg = protected; app({words!r})"
+    script = f"from tests.cli.conftest import *; os.killpg = protected; Keeper.keep = unheard; app({words!r})"
     process = cli.start_python("-c", script)
     until(cli.noted)
     pid = int(cli.noted()[0])

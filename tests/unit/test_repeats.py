@@ -12,7 +12,8 @@ import pytest
 
 from aiolock import BackendError, LockLost, LockManager
 from aiolock.core.holding.release import OVERDUE
-from aiolock.repeats import NAMES, PERIOD
+from aiolock.log import Line, Log
+from aiolock.repeats import NAMES, PERIOD, Repeats
 from aiolock.scripts.base import Call
 from aiolock.testing import MemoryBackend
 
@@ -131,3 +132,18 @@ async def test_the_second_line_of_a_kind(caplog: pytest.LogCaptureFixture, backe
         await locks.lock("c").force_release()
         await settle(backend)
         assert said(caplog) == [("WARNING", "lost lock 'c': REVOKED: force_release() was called")]
+
+
+def test_a_lock_is_counted_once(caplog: pytest.LogCaptureFixture) -> None:
+    """However often the same is said of it. Breaks without Gathered.add: `names`, a dict."""
+    line = Line(Log("aiolock.hold"), logging.WARNING, "could not renew %(lock_name)s", "%(count)d more: %(lock_names)s")
+    repeats = Repeats(lambda _: None)
+    for name in ("first", "feed", "feed", "feed"):
+        repeats.say(line, {"lock_name": name}, None)
+    repeats.on_due(0.0, 0.0)
+    for name in ("feed", "feed", "other"):
+        repeats.say(line, {"lock_name": name}, None)
+    repeats.on_due(0.0, 0.0)
+    assert [text for _, text in said(caplog)] == [
+        "could not renew first", "could not renew feed", "2 more: 'feed', 'other'"
+    ]  # fmt: skip

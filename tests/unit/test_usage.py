@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import aiolock.sync
 from aiolock import ConfigurationError, LockManager
+from aiolock.backends.sqlite import path_of
+from aiolock.backends.stores import store_of
 from aiolock.testing import MemoryBackend
 from aiolock.usage import usage
 
@@ -35,6 +38,10 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "acquire(blocking=False)": (
         lambda locks: locks.lock("a").acquire(blocking=False),
         "unexpected keyword argument 'blocking': call try_acquire(), which never waits",
+    ),
+    "acquire(priority=3)": (
+        lambda locks: locks.lock("a").acquire(priority=3),
+        "'priority': pass priority= where the lock is made: locks.lock(name, priority=...)",
     ),
     "acquire(tiemout=2)": (lambda locks: locks.lock("a").acquire(tiemout=2), "'tiemout': there are timeout, owner"),
     "try_acquire(tiemout=2)": (lambda locks: locks.lock("a").try_acquire(tiemout=2), "'tiemout': there are none"),
@@ -68,9 +75,7 @@ def test_a_manager_is_made_with_a_url(arguments: dict[str, Any], told: str) -> N
         LockManager("redis://localhost", timeout=5)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(
-    "url", ["mssql://localhost/x", "oracle://u:secret@localhost/x", "sqlite+aiosqlite:///x.db", "SQLITE:///x.db"]
-)
+@pytest.mark.parametrize("url", ["mssql://localhost/x", "oracle://u:secret@localhost/x", "SQLITE:///x.db"])
 def test_a_url_of_something_else_is_named_with_those_that_work(url: str) -> None:
     """But not what follows its scheme, which may be a password."""
     with pytest.raises(ConfigurationError) as caught:
@@ -157,6 +162,18 @@ def test_an_acquisition_that_nobody_awaits_is_no_answer() -> None:
             del acquisition
 
 
+def test_the_url_of_a_driver_or_of_sentinels() -> None:
+    """As ORMs and other clients write them. Kept by store_of, and by _of_url."""
+    assert store_of("sqlite+aiosqlite:///x.db") == "sqlite"
+    assert path_of("sqlite+aiosqlite:////var/x.db") == Path("/var/x.db")
+    for url in ("redis+sentinel://a:26379/mymaster", "redis-sentinel://u:secret@a"):
+        with pytest.raises(ConfigurationError, match=r"use LockManager\.sentinel\(") as caught:
+            LockManager(url)
+        assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="a port is at most 65535"):
+        LockManager("redis://localhost:99999")
+
+
 ATTRIBUTES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "locked": (lambda locks: locks.lock("a"), "call await lock.is_locked()"),
     "extend": (lambda locks: locks.lock("a"), "its lease has it: `async with lock as lease`, then await lease.renew()"),
@@ -176,6 +193,9 @@ ATTRIBUTES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "value": (lambda locks: locks.semaphore("a", 2), "call await semaphore.available()"),
     "acquire": (lambda locks: locks, "locks have it: locks.lock(name).acquire()"),
     "is_locked": (lambda locks: locks, "locks have it: await locks.lock(name).is_locked()"),
+    "rwlock": (lambda locks: locks, "call locks.rw_lock()"),
+    "multilock": (lambda locks: locks, "call locks.multi_lock()"),
+    "fairlock": (lambda locks: locks, "call locks.fair_lock()"),
     "disconnect": (lambda locks: locks, "call await locks.close()"),
 }
 

@@ -380,16 +380,21 @@ def _of_url(url: str) -> Recipe:
         pool = ConnectionPool.from_url(url)
     except Exception:
         foreign = _FOREIGN.match(url)
-        what = f"{foreign[0]} is not supported" if foreign else "not a URL that aiolock knows"
+        if foreign and "sentinel" in foreign[0]:
+            text = f"{foreign[0]} is not supported: use LockManager.sentinel([(host, port), …], service=…)"
+            raise ConfigurationError("", text) from None
+        wrong = (
+            "a part of the URL is wrong (a port is at most 65535)" if "://" in url else "not a URL that aiolock knows"
+        )
+        what = f"{foreign[0]} is not supported" if foreign else wrong
         raise ConfigurationError(
             "", f"{what}: write redis://[user:password@]host:port/db, rediss:// for TLS, unix://path, "
             "sqlite:///locks.db for a file, postgresql://user@host/database, mysql://user@host/database, "
             "etcd://host:port, zookeeper://host:port, or memory:// for tests (percent-encode special characters in a "
             "password)"
         ) from None  # fmt: skip
-    if parts.scheme == "unix":
-        if not parts.path:
-            raise ConfigurationError("", "a unix:// URL needs the path of the socket")
-    elif parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+    if parts.scheme == "unix" and not parts.path:
+        raise ConfigurationError("", "a unix:// URL needs the path of the socket")
+    if parts.scheme != "unix" and not parts.path.strip("/").isdecimal() and parts.path.strip("/"):
         raise ConfigurationError("", "the path of a Redis URL is the number of the database, as in redis://host:6379/0")
     return pool.connection_class, dict(pool.connection_kwargs)

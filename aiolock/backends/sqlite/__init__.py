@@ -10,8 +10,6 @@ from .engine import SQLiteEngine
 
 __all__ = ["SQLiteEngine", "path_of"]
 
-PREFIX = "sqlite:///"
-
 
 def path_of(url: str) -> Path:
     """The file that a URL names, as SQLAlchemy reads it: after three slashes; a fourth begins an absolute path.
@@ -19,8 +17,9 @@ def path_of(url: str) -> Path:
     Raises:
         ConfigurationError: it names none.
     """
-    path = unquote(url.removeprefix(PREFIX))
-    if not url.startswith(PREFIX) or not path or path.startswith(":memory:") or "?" in url:
+    _, _, rest = url.partition("://")
+    path = unquote(rest.removeprefix("/"))
+    if not rest.startswith("/") or not path or path.startswith(":memory:") or "?" in url:
         raise ConfigurationError(
             "",
             f"{url!r} names no file: write sqlite:///locks.db, or sqlite:////var/lib/app/locks.db for an absolute "

@@ -23,15 +23,19 @@ class TaskLeases:
         mark: the manager's.
         task: the task.
         outer: the same of the task that started this one.
+
+    Attributes:
+        waits: what it waits for, if that was not granted at once.
     """
 
-    __slots__ = ("leases", "mark", "outer", "overlapping", "task")
+    __slots__ = ("leases", "mark", "outer", "overlapping", "task", "waits")
 
     def __init__(self, mark: object, task: asyncio.Task[object], outer: TaskLeases | None) -> None:
         self.mark: object = mark
         self.task: weakref.ref[asyncio.Task[object]] = weakref.ref(task)
         self.outer: TaskLeases | None = outer
         self.leases: dict[Home, tuple[Level, ...]] = {}
+        self.waits: object = None
         self.overlapping: tuple[Level, ...] = ()  # those of names that can also be taken through another queue
 
     def __iter__(self) -> Iterator[Level]:

@@ -160,6 +160,7 @@ class LocalQueue:
         if self.runtime.observers.wants(Waiting):
             loop = asyncio.get_running_loop()
             loop.call_soon(self._tell_waiting, entry.waiter, context=self.runtime.context)
+        self.entangles(entry.asker)
         return Wait()
 
     def _tell_waiting(self, own: Waiter | None) -> None:
@@ -197,6 +198,10 @@ class LocalQueue:
                 waiting, limits = len(self.waiters), self.runtime.limits
                 self.turn = Turn(self.runtime.clock.now(), waiting, limits.handoff_limit) if waiting else None
         self.begin(taker, entry, grant, sent_at)
+
+    @abstractmethod
+    def entangles(self, waiter: Waiter) -> None:
+        """A waiter was not granted the name at once: its task may hold something else meanwhile."""
 
     @abstractmethod
     def begin(self, waiter: Waiter, asked: Waiter | QueueEntry, grant: Granted, sent_at: float) -> None:
