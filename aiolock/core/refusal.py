@@ -152,7 +152,7 @@ class Refusal:
             own = next(held, None) if self._kin is None else self._kin.hold
             if own is None:  # it was about to be held, or no longer is
                 return Holder(gate.calls.name, runtime.binding.holder)
-            return Holder(own.calls.name, runtime.binding.holder, own.policy.metadata)
+            return Holder(own.calls.name, *told(f"{runtime.binding.holder}\n{own.policy.metadata or ''}"))
         seen = self._seen
         if seen is None or not (seen.holder or seen.pttl):  # no majority of a quorum agreed
             return None

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 SLOTS = " #"
 """Between the process of an owner and the numbers of its permits."""
+JOB = "\x1f"
+"""Between the metadata of a lock and the job for which it is held: never shown."""
 
 
 class Bid(NamedTuple):
@@ -35,7 +37,12 @@ class Bid(NamedTuple):
 def told(metadata: str) -> tuple[str, str | None]:
     """What a holder says of itself: host and pid, and the metadata of its lock."""
     process, _, rest = metadata.partition("\n")
-    return process.partition(SLOTS)[0], rest or None
+    return process.partition(SLOTS)[0], rest.partition(JOB)[0] or None
+
+
+def job_of(metadata: str) -> str:
+    """The job for which it holds the name; "" if for none."""
+    return metadata.partition(JOB)[2]
 
 
 def wanting_slots(metadata: str) -> str:

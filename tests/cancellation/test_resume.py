@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Literal
 
 import pytest
@@ -166,7 +167,7 @@ async def test_reserve() -> None:
 
 
 async def test_a_job_under_a_reservation() -> None:
-    """It has ended, or its ticket is as good as it was. Kept by `Reservation`, which makes no owner of its own."""
+    """It has ended, or its ticket is as good as it was. Kept by `ended_by`."""
 
     async def scenario(world: World) -> None:
         tickets: list[str] = []
@@ -185,5 +186,31 @@ async def test_a_job_under_a_reservation() -> None:
         tickets.append(ticket)
         await job(ticket=ticket)
         assert not lock_keys(world.backend)
+
+    assert await run_every_way(scenario) > 20
+
+
+async def test_a_job_that_is_to_be_tried_again() -> None:
+    """Its reservation stays for the next attempt, or the name is free. Kept by the `finally` of `wait_again`."""
+
+    async def scenario(world: World) -> None:
+        tickets: list[str] = []
+
+        async def use() -> None:
+            if lock_keys(world.backend):
+                assert await unreserve(world.peer, tickets[0])
+
+        @reserved(world.locks, within=TTL, retry=OSError)
+        async def job(*, ticket: str) -> None:
+            raise OSError
+
+        world.after.append(use)
+        ticket = await reserve(world.locks, "a", within=TTL)
+        assert ticket is not None
+        tickets.append(ticket)
+        with suppress(OSError):
+            await job(ticket=ticket)
+        with suppress(OSError):
+            await job(ticket=ticket)
 
     assert await run_every_way(scenario) > 20

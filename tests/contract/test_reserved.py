@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from aiolock import ConfigurationError, LockManager, NotOwned
+from aiolock import ConfigurationError, LockLost, LockManager, NotOwned
 from aiolock.recipes import Busy, Unavailable, exclusive, reserve, reserved, unreserve
 from aiolock.testing import MemoryBackend
 from tests.support.locks import let_expire
-from tests.unit.world import lock_keys
 
 from .places import TTL_MS, Place, renew_now, until
 
@@ -101,19 +100,159 @@ async def test_a_job_that_another_decorator_did_not_run_keeps_it(locks: LockMana
     assert await ship("42", ticket=ticket) == "42"
 
 
-async def test_a_worker_that_is_cancelled_keeps_it(locks: LockManager, others: LockManager, place: Place) -> None:
-    """A worker that stops has its jobs delivered again. Broken by an end for each `BaseException`."""
+async def test_a_job_that_is_cancelled_frees_the_name(locks: LockManager, others: LockManager, place: Place) -> None:
+    """Another can reserve it at once; if nobody has, it runs when it is delivered again. Breaks if `ended_by` leaves a
+    cancelled job's reservation, or ends it as one that is done."""
+    ticket = await reservation(locks)
+    work = Work(others)
+    work.errors = [asyncio.CancelledError(), asyncio.CancelledError()]
+    for _ in range(2):
+        with pytest.raises(asyncio.CancelledError):
+            await work.job("42", ticket=ticket)
+        assert not await locks.lock(NAME).is_locked()
+    assert await work.job("42", ticket=ticket) == "shipped 42"
+    with pytest.raises(NotOwned):
+        await work.job("42", ticket=ticket)
+    assert place.gone(NAME)
+
+
+async def test_a_job_that_was_cancelled_and_comes_after_another(locks: LockManager, others: LockManager) -> None:
+    """It is not run: the other one did its work. Breaks if `_recover` does not look how the name was left."""
     ticket = await reservation(locks)
     work = Work(others)
     work.errors = [asyncio.CancelledError()]
     with pytest.raises(asyncio.CancelledError):
         await work.job("42", ticket=ticket)
-    assert not place.gone(NAME)
-    assert await work.job("42", ticket=ticket) == "shipped 42"
+    assert await work.job("42", ticket=await reservation(locks)) == "shipped 42"
+    with pytest.raises(NotOwned):
+        await work.job("42", ticket=ticket)
+
+
+class Slow:
+    """A job that runs until it is told.
+
+    Args:
+        locks: of its worker.
+    """
+
+    def __init__(self, locks: LockManager) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.raises: Exception | None = None
+
+        @reserved(locks, within=60.0, retry=Again)
+        async def ship(*, ticket: str) -> str:
+            self.begun.set()
+            await self.go_on.wait()
+            if self.raises is not None:
+                raise self.raises
+            return "shipped"
+
+        self._job = ship
+
+    async def start(self, ticket: str) -> asyncio.Task[str]:
+        """Return it when it runs."""
+        task = asyncio.create_task(self._job(ticket=ticket))
+        async with asyncio.timeout(10.0):
+            await self.begun.wait()
+        return task
+
+
+async def test_a_running_job_is_a_lease(locks: LockManager, others: LockManager, place: Place) -> None:
+    """With the worker's ttl, however long its reservation was. Breaks if the attempt goes on under the reservation."""
+    slow = Slow(locks)
+    task = await slow.start(await reservation(others))
+    assert [lease.name for lease in locks.leases()] == [NAME]
+    assert 0 < place.state(NAME).pttl <= TTL_MS
+    slow.go_on.set()
+    assert await task == "shipped"
+    assert place.gone(NAME)
+
+
+async def test_the_wait_for_a_retry_has_the_whole_time(locks: LockManager, others: LockManager, place: Place) -> None:
+    """And nobody renews it. Kept by `wait_again`."""
+    slow = Slow(locks)
+    slow.raises = Again()
+    ticket = await reservation(others, within=20.0)
+    assert TTL_MS < place.state(NAME).pttl <= 20_000
+    slow.go_on.set()
+    with pytest.raises(Again):
+        await (await slow.start(ticket))
+    assert not locks.leases()
+    assert 20_000 < place.state(NAME).pttl <= 60_000
+    assert await unreserve(others, ticket)
+    assert place.gone(NAME)
+
+
+@pytest.mark.parametrize("retried", [False, True])
+async def test_two_deliveries_at_once(locks: LockManager, others: LockManager, retried: bool) -> None:
+    """The second is not run, and does not end the first. Kept by `begin`."""
+    ticket = await reservation(locks)
+    work = Work(others, retry=Again)
+    if retried:
+        work.errors = [Again()]
+        with pytest.raises(Again):
+            await work.job("42", ticket=ticket)
+    slow = Slow(locks)
+    task = await slow.start(ticket)
+    with pytest.raises(Busy, match="delivered twice"):
+        await work.job("42", ticket=ticket)
+    assert not await unreserve(others, ticket)
+    slow.go_on.set()
+    assert await task == "shipped"
+    with pytest.raises(NotOwned):
+        await work.job("42", ticket=ticket)
+
+
+async def test_a_worker_that_dies(locks: LockManager, others: LockManager, place: Place) -> None:
+    """The name is free after the ttl; the job is delivered again, and runs. Kept by `_recover`."""
+    ticket = await reservation(locks)
+    task = await Slow(locks).start(ticket)
+    let_expire(place.side, NAME)
+    assert await Work(others).job("42", ticket=ticket) == "shipped 42"
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_loss_cancels_the_job(locks: LockManager, others: LockManager) -> None:
+    """By its next renewal at the latest. Kept by the lease in `reserved.call`."""
+    task = await Slow(locks).start(await reservation(others))
+    assert await others.lock(NAME).force_release()
+    async with asyncio.timeout(10.0):
+        with pytest.raises(LockLost):
+            await task
+
+
+@pytest.mark.parametrize("metadata", ["job 4711", None])
+async def test_who_is_refused_learns_of_which_job(
+    locks: LockManager, others: LockManager, metadata: str | None
+) -> None:
+    """In the queue, while it runs, and before its retry; never the job's secret. Kept by `told`, and `unpack`."""
+
+    async def told() -> str | None:
+        attempt = others.lock(NAME).try_acquire()
+        assert await attempt is None
+        assert attempt.holder is not None
+        info = await others.lock(NAME).info()
+        assert info is not None
+        assert info.metadata == attempt.holder.metadata
+        return info.metadata
+
+    ticket = await reserve(locks, NAME, within=60.0, metadata=metadata)
+    assert ticket is not None
+    assert await told() == metadata
+    slow = Slow(locks)
+    task = await slow.start(ticket)
+    assert await told() == metadata
+    slow.raises = Again()
+    slow.go_on.set()
+    with pytest.raises(Again):
+        await task
+    assert await told() == metadata
+    assert await unreserve(locks, ticket)
 
 
 async def test_a_delivery_after_the_end_is_not_run(locks: LockManager, others: LockManager) -> None:
-    """Also if another reservation of the name is in force, which stays. Kept by `Reservation.extend`."""
+    """Also if another reservation of the name is in force, which stays. Kept by `Reservation.begin`."""
     ticket = await reservation(locks)
     work = Work(others)
     await work.job("42", ticket=ticket)
@@ -153,42 +292,10 @@ async def test_a_job_that_comes_too_late(locks: LockManager, others: LockManager
     assert await unreserve(locks, second)
 
 
-async def test_each_attempt_has_the_whole_time(locks: LockManager, others: LockManager, place: Place) -> None:
-    """Kept by `Reservation.extend`; and nothing renews it besides: its owner has no hold."""
-    ticket = await reservation(locks, within=20.0)
-    assert TTL_MS < place.state(NAME).pttl <= 20_000
-    assert not locks.leases()
-    seen: list[int] = []
-
-    @reserved(others, within=60.0)
-    async def ship(*, ticket: str) -> None:
-        seen.append(place.state(NAME).pttl)
-
-    await ship(ticket=ticket)
-    assert 20_000 < seen[0] <= 60_000
-
-
 async def test_a_time_shorter_than_the_managers_ttl(locks: LockManager, place: Place) -> None:
     """The name is free after it, not after the ttl. Kept by the policy in `reserve()`."""
     await reservation(locks, within=3.0)
     assert 0 < place.state(NAME).pttl <= 3_000
-
-
-async def test_a_reservation_that_ends_before_its_job(
-    locks: LockManager, others: LockManager, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The job's result counts. Kept by `end_with_job`."""
-    ticket = await reservation(locks)
-
-    @reserved(others, within=60.0)
-    async def ship(*, ticket: str) -> str:
-        assert await unreserve(others, ticket)
-        return "shipped"
-
-    assert await ship(ticket=ticket) == "shipped"
-    assert [record.message for record in caplog.records if record.name == "aiolock.reserved"] == [
-        f"the reservation of '{NAME}' had ended before its job did: if nobody revoked it, raise within="
-    ]
 
 
 async def test_it_passes_to_who_waits_for_the_name(locks: LockManager, others: LockManager) -> None:
@@ -217,15 +324,45 @@ async def test_a_server_that_is_away() -> None:
             await work.job("42", ticket=ticket)
         assert not work.ran
 
+        slow = Slow(locks)
+        task = await slow.start(ticket)
+        with backend.outage():
+            slow.go_on.set()
+            await backend.clock.advance(1.0)
+            assert await task == "shipped"
+
+
+async def test_a_server_that_is_away_before_a_retry() -> None:
+    """The job's own error counts, and it runs again, if nobody took the name. Kept by the `except` of `wait_again`."""
+    backend = MemoryBackend()
+    async with LockManager(backend, request_timeout=0.2) as locks:
+        ticket = await reservation(locks)
+        slow = Slow(locks)
+        slow.raises = Again()
+        task = await slow.start(ticket)
+        with backend.outage():
+            slow.go_on.set()
+            await backend.clock.advance(1.0)
+            with pytest.raises(Again):
+                await task
+        await backend.clock.advance(31.0)
+        assert not await locks.lock(NAME).is_locked()
+        assert await Work(locks).job("42", ticket=ticket) == "shipped 42"
+
+
+async def test_a_manager_that_closes_before_the_job_has_ended() -> None:
+    """What it did counts. Kept by `at_its_end`."""
+    async with LockManager(MemoryBackend()) as locks:
+
         @reserved(locks, within=60.0)
         async def ship(*, ticket: str) -> str:
-            stack.enter_context(backend.outage())
+            closing = asyncio.create_task(locks.close())
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            assert not closing.done()
             return "shipped"
 
-        with ExitStack() as stack:
-            assert await ship(ticket=ticket) == "shipped"
-        assert lock_keys(backend)
-        assert await unreserve(locks, ticket)
+        assert await ship(ticket=await reservation(locks)) == "shipped"
 
 
 @pytest.mark.parametrize("margin", [None, 3.0])

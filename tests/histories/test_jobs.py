@@ -56,11 +56,13 @@ SECOND = reserves(2, "y", 5, 5.1)
         [FIRST, job(2, "x", 2, 3), refused(2, 4, 4.1), fault(2.5, 3.5)],
         [FIRST, job(2, "x", 2, None, done=False), killed(2, 2.5), refused(3, 11, 11.5)],
         [FIRST, job(2, "x", 9, 14), refused(3, 13, 13.1)],
+        [FIRST, job(2, "x", 2, 3, done=False, how="cancelled"), SECOND],
+        [FIRST, job(2, "x", 2, None, done=False), killed(2, 2.5), SECOND],
     ],
     ids=[
         *("one after the other", "over a retry", "it was revoked", "it had expired", "late, and nobody else came"),
         *("the server forgot", "it waits", "it ends just then", "its end came late", "its worker died"),
-        "each attempt has the whole time",
+        *("it runs for longer", "it was cancelled", "its worker died, and the next came"),
     ],
 )
 def test_good_ones(told: list[list[Event]]) -> None:
@@ -75,7 +77,7 @@ def test_good_ones(told: list[list[Event]]) -> None:
         ([FIRST, job(2, "x", 2, 7), SECOND], "together with"),
         ([FIRST, job(2, "x", 9, 16), reserves(2, "y", 13, 13.1)], "together with"),
         ([FIRST, SECOND, fault(2, 3)], "together with"),
-        ([reserves(1, "x", 1, 1.1, 3.0), reserves(2, "y", 5, 5.1, 0.5), job(2, "x", 6, 7)], "ran, though"),
+        ([reserves(1, "x", 1, 1.1, 3.0), SECOND, job(3, "y", 5.2, 5.5), job(2, "x", 6, 7)], "ran, though"),
         ([FIRST, late(2, "x", 6, 6.1)], "was not run"),
         ([FIRST, job(3, "x", 2, 3, done=False), late(2, "x", 11.5, 11.6)], "was not run"),
         ([refused(2, 5, 5.1)], "though nobody had"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from contextlib import AbstractAsyncContextManager, suppress
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -308,18 +309,24 @@ class Actor:
 
     async def _job(self, step: Step) -> None:
         """It works off a job; the first attempt may fail."""
-        jobs, asked, within = self._scene.jobs, self._world.now, step.ttl or self._scene.plan.ttl
+        jobs, within, again = self._scene.jobs, step.ttl or self._scene.plan.ttl, False
         job = jobs.next(step.name)
         if job is None:
             return
 
         @reserved(self._manager, within=within, retry=Again)
         async def fn(ticket: str) -> None:
-            jobs.begins(step.name, job, asked, within)
-            await asyncio.sleep(step.seconds)
-            if step.n > 1 and job.attempts == 1:
-                raise Again
-            job.ended = True
+            nonlocal again
+            jobs.begins(step.name, job)
+            try:
+                await asyncio.sleep(step.seconds)
+                again = step.n > 1 and job.attempts == 1
+                if again:
+                    self._leaves_to_nobody()
+                    raise Again
+                job.ended = True
+            finally:
+                jobs.ends(step.name, job, again, within)
 
         try:
             await fn(ticket=job.ticket)
@@ -332,6 +339,11 @@ class Actor:
         finally:
             if not job.ended:
                 jobs.again(step.name, job)
+
+    def _leaves_to_nobody(self) -> None:
+        """The next owner of its manager keeps a job's name until the job is tried again."""
+        binding = self._manager._runtime.binding
+        self._scene.orphans.on_purpose.add(f"{binding.id}:{next(copy(binding._owners))}")
 
     def _primitive(self, step: Step) -> tuple[Any, Wish]:
         manager, model, name = self._manager, self._model, step.name

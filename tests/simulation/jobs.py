@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .model import SLACK, Model
@@ -42,10 +43,9 @@ class Job:
     attempts: int = 0
     ended: bool = False
 
-    def lasts(self, began: float, now: float, within: float) -> None:
-        """A request from `began` on, answered now, has extended it."""
-        self.until = max(self.until, began + within)
-        self.latest = max(self.latest, now + within)
+    def leaves(self, now: float, until: float, within: float) -> None:
+        """An attempt is over: the name is its own at least until then, and at most for so long from now on."""
+        self.until, self.latest = until, now + within
 
 
 class Jobs:
@@ -116,14 +116,23 @@ class Jobs:
         """It was not done: another worker takes it."""
         self._waiting[name].append(job)
 
-    def begins(self, name: str, job: Job, asked: float, within: float) -> None:
-        """Its job begins: nobody else can have reserved it meanwhile."""
-        model = self._model
+    def begins(self, name: str, job: Job) -> None:
+        """Its job begins, under a lease: nobody else has reserved it, or has the job that they did."""
+        model, now = self._model, self._model.world.now
         job.attempts += 1
-        job.lasts(asked, model.world.now, within)
-        later = [other for other in self._jobs[name] if other.began > job.granted and not model.broken(job.began)]
-        if later:
-            model.world.fail(f"a job of {name!r} runs, and at {later[0].granted:.3f} another one was reserved")
+        for other in self._jobs[name]:
+            if other is not job and not other.ended and other.until > now + SLACK and not model.broken(other.began):
+                model.world.fail(
+                    f"a job of {name!r} runs at {now:.3f}, and another is reserved until {other.until:.3f}"
+                )
+        job.until = job.latest = math.inf
+        if not model.plan.calm:  # it may lose its lease at any moment, and be told later
+            job.until = now
+
+    def ends(self, name: str, job: Job, again: bool, within: float) -> None:
+        """Its attempt is over: it is tried again within so many seconds, or leaves the name free."""
+        model, now = self._model, self._model.world.now
+        job.leaves(now, now + within if again and model.plan.calm else now, within)
 
     def refused(self, name: str, job: Job) -> None:
         """Its job was not run, as it has ended."""

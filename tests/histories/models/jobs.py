@@ -46,12 +46,23 @@ class Job:
             default=NEVER,
         )
 
-    def parts(self, before: float = NEVER) -> Iterator[Period]:
-        """When it was surely in force, as far as attempts that began before that moment say so."""
-        parts = [Period(self.since, self.reserve.began + self.reserve.within - EARLY)]
-        for attempt in self.attempts:
-            if attempt.granted < NEVER and attempt.began < before:
-                parts.append(Period(attempt.granted, attempt.began + attempt.within - EARLY))
+    def parts(self, history: History, before: float = NEVER) -> Iterator[Period]:
+        """When it was surely in force, as far as attempts that began before that moment say so.
+
+        In the queue, while it runs, and until it is tried again. Not after an attempt that was cancelled or lost.
+        """
+        begun = [attempt for attempt in self.attempts if attempt.began < before]
+        waits = [(self.since, self.reserve.began + self.reserve.within)]
+        parts = []
+        for attempt in begun:
+            if attempt.granted < NEVER and attempt.left < NEVER:
+                parts.append(Period(attempt.granted, attempt.left))
+                again = attempt.how == "done" and attempt.finished == NEVER
+                if again and history.calm(Period(attempt.left - LATE, attempt.ended)):
+                    waits.append((attempt.left, attempt.left + attempt.within))
+        for since, until in waits:
+            taken = min((attempt.began for attempt in begun if attempt.began >= since), default=NEVER)
+            parts.append(Period(since, min(taken, until - EARLY)))
         for since, until in parts:
             if since < (until := min(until, self.until)):
                 yield Period(since, until)
@@ -63,7 +74,8 @@ class Job:
         if ended and history.calm(Period(self.since, moment)):
             return min(ended)
         asked = [self.reserve, *(attempt for attempt in self.attempts if attempt.began < moment)]
-        return max(_answered(history, one) + one.within for one in asked)
+        ttl = float(history.plan.get("ttl", 10.0))
+        return max(_answered(history, one) + max(one.within, 0.0 if one is self.reserve else ttl) for one in asked)
 
 
 def check(history: History) -> Violation | None:
@@ -73,7 +85,7 @@ def check(history: History) -> Violation | None:
         stays = [
             Stay(part, 1, job.reserve)
             for job in jobs
-            for part in union(job.parts())
+            for part in union(job.parts(history))
             if not history.lost_data(Period(job.reserve.began, part.until))
         ]
         found = (
@@ -114,14 +126,15 @@ def _answered(history: History, attempt: Attempt) -> float:
 
 
 def _ran_without(history: History, jobs: list[Job]) -> Violation | None:
-    """It runs, though another one was reserved meanwhile."""
+    """It runs, though another one was reserved meanwhile, and has run to its end."""
     for job in jobs:
         for attempt in job.attempts:
             if attempt.granted == NEVER or history.lost_data(Period(job.reserve.began, attempt.granted)):
                 continue
             for other in jobs:
-                if other.reserve.began > job.since and other.since < attempt.began:
-                    words = f"{attempt} ran, though {other.reserve} had reserved the name since {job.reserve} had"
+                later = [one for one in jobs if one.reserve.began > job.since and one.reserve.began < attempt.ended]
+                if later == [other] and any(one.finished < attempt.began for one in other.attempts):
+                    words = f"{attempt} ran, though the job of {other.reserve} has, since {job.reserve}"
                     return Violation.of(MODEL, words, job.reserve, other.reserve, attempt)
     return None
 
@@ -132,7 +145,9 @@ def _refused(history: History, jobs: list[Job]) -> Violation | None:
         for attempt in job.attempts:
             if attempt.reason != "NotOwned" or history.lost_data(Period(job.reserve.began, attempt.ended)):
                 continue
-            if any(part.since < attempt.began and attempt.ended < part.until for part in job.parts(attempt.began)):
+            if any(
+                part.since < attempt.began and attempt.ended < part.until for part in job.parts(history, attempt.began)
+            ):
                 words = f"{attempt} was not run, though {job.reserve} had reserved it"
                 return Violation.of(MODEL, words, job.reserve, attempt)
     return None
