@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # at run time, a name is imported when it is used: every run 
     from .primitives.rw_lock import RWLockSide as RWLockSide
     from .primitives.semaphore import Semaphore as Semaphore
     from .primitives.semaphore import SemaphoreInfo as SemaphoreInfo
+    from .recipes.fenced import FencedBlock as FencedBlock
     from .recipes.fenced import fenced as fenced
     from .recipes.transaction_lock import hold_in as hold_in
     from .scripts.view import HolderInfo as HolderInfo
@@ -78,6 +79,7 @@ else:
         "RWLockSide": ".primitives.rw_lock",
         "Semaphore": ".primitives.semaphore",
         "SemaphoreInfo": ".primitives.semaphore",
+        "FencedBlock": ".recipes.fenced",
         "fenced": ".recipes.fenced",
         "hold_in": ".recipes.transaction_lock",
         "HolderInfo": ".scripts.view",
@@ -114,6 +116,7 @@ __all__ = [
     "Default",
     "FairLock",
     "FairLockInfo",
+    "FencedBlock",
     "Holder",
     "HolderInfo",
     "Latch",

@@ -11,7 +11,6 @@ from .etcd_place import etcd_place as etcd_place
 from .exclusion import Exclusive as Exclusive
 from .exclusion import Skipping as Skipping
 from .exclusion import exclusive as exclusive
-from .fenced import FencedBlock as FencedBlock
 from .fenced import fenced as fenced
 from .guard import GuardedWrites as GuardedWrites
 from .guard import guard as guard
@@ -34,7 +33,6 @@ __all__ = [
     "Election",
     "EtcdPlace",
     "Exclusive",
-    "FencedBlock",
     "Gone",
     "GuardedWrites",
     "JoinFailed",

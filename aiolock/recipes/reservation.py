@@ -285,18 +285,18 @@ class Reservation:
         heir = runtime.binding.new_owner(self._calls.mark)
         bid = Bid(heir, milliseconds(within), runtime.fences.floor, metadata)
         call = self._calls.resume(hold.owner, hold.fence, bid, hold.tainted)
-        # First here: a renewal that comes after it would take the hand-over for a loss.
-        lease._result, lease._detached = lease._gate.detach(lease), True
+        lease._result, lease._detached = lease._gate.detach(lease), True  # or a renewal takes the hand-over for a loss
         tell_released(runtime, hold, False, detached=True)
         kept = False
         try:
             outcome: TransferOutcome = await runtime.ask(call, "keeping the reservation of")
             kept = isinstance(outcome, Granted)
         except AiolockError as error:
-            _warn(
+            logger.warning(
                 "the reservation of %r was not kept for the next attempt: it runs unless another has: %s",
                 self.name,
                 error,
+                extra={"lock_name": self.name},
             )
         finally:
             if not kept and runtime.binding.usable:
@@ -343,11 +343,12 @@ def at_its_end(name: str, done: list[R]) -> Iterator[None]:
     except AiolockError as error:
         if not done or (isinstance(error, LockLost) and error.reason is not LossReason.CLOSED):
             raise
-        _warn("the job of %r has ended, but its reservation lasts until the ttl is over: %s", name, error)
-
-
-def _warn(what: str, name: str, error: AiolockError) -> None:
-    logger.warning(what, name, error, extra={"lock_name": name})
+        logger.warning(
+            "the job of %r has ended, but its reservation lasts until the ttl is over: %s",
+            name,
+            error,
+            extra={"lock_name": name},
+        )
 
 
 def unpack(ticket: object) -> tuple[str, str]:

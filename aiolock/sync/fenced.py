@@ -33,7 +33,7 @@ class FencedBlock(AbstractContextManager[C], Generic[C]):
         return finished(self._block.__aexit__(kind, error, trace))
 
     def committed(self, connection: Any) -> bool | None:
-        """Find out whether the block was committed, as the same method of `aiolock.recipes.fenced.FencedBlock` does.
+        """Find out whether the block was committed, as the same method of `aiolock.FencedBlock` does.
 
         Args:
             connection: another one to the same database, without an open transaction.

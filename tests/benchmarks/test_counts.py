@@ -102,7 +102,7 @@ async def test_a_contended_handoff(redis_url: str, stats: ServerStats) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pair"), [("Lock", 11), ("Fair", 11), ("Read", 18), ("Write", 18), ("Semaphore", 18), ("Multi", 26)]
+    ("kind", "pair"), [("Lock", 11), ("Fair", 11), ("Read", 19), ("Write", 19), ("Semaphore", 19), ("Multi", 26)]
 )
 async def test_commands_on_the_server_for_a_pair(kind: str, pair: int, redis_url: str, stats: ServerStats) -> None:
     """Row S: those in scripts included, with no waiters."""

@@ -147,7 +147,7 @@ async def test_still_on_its_way(place: Place, lease: Any) -> None:
 def waiting(database: Database) -> bool:
     """Whether a transaction waits for another one."""
     of_postgres = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-    of_mysql = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    of_mysql = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE '%FOR UPDATE'"
     return bool(database.run(of_mysql if database.scheme == "mysql" else of_postgres)[0][0])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiolock import Lease
-from aiolock.owner import STEP
+from aiolock.owner import KEPT, STEP
 from aiolock.primitives.kinds import FULL
 
 from .truth import PERMITS
@@ -281,8 +281,9 @@ class Model:
         return stay.void or stay.lease.released or self.broken(stay.wish.began) or self.revoked_of(stay)
 
     def revoked_of(self, stay: Stay) -> bool:
-        """Whether force has ended what it holds."""
-        return (stay.lease._hold.owner, stay.lease._hold.fence) in self.revoked
+        """Whether force has ended what it holds, or what stayed taken of that."""
+        hold = stay.lease._hold
+        return not {(hold.owner, hold.fence), (hold.owner + KEPT, hold.fence)}.isdisjoint(self.revoked)
 
     def broken(self, since: float) -> bool:
         """Whether a hold that was asked for then may have ended before its time."""

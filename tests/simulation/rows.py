@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from aiolock.backends.transactional.channels import name_of
+from aiolock.backends.transactional.channels import Channels, name_of
 from aiolock.backends.transactional.engine import Unavailable
 from aiolock.backends.transactional.loaded import Loaded
 from aiolock.backends.transactional.plan import Plan
@@ -207,18 +207,10 @@ class SimulatedEar:
 
     def __init__(self, engine: SimulatedDatabase) -> None:
         self._engine = engine
-        self._channels: set[str] = set()
+        self.channels: Channels = Channels()
         self._line: Line | None = None
         self._ended = asyncio.Event()
         self._alone = asyncio.Lock()
-
-    def add(self, channel: str) -> None:
-        """See `Ear.add`."""
-        self._channels.add(channel)
-
-    def remove(self, channel: str) -> None:
-        """See `Ear.remove`."""
-        self._channels.discard(channel)
 
     async def tune(self) -> None:
         """See `Ear.tune`."""
@@ -233,15 +225,16 @@ class SimulatedEar:
                         engine.connector, engine.server, self._heard, lambda _: ended.set()
                     )  # fmt: skip
                 assert self._line is not None
-                await self._line.ask(engine._timeout, "listen", *sorted(self._channels))
+                await self._line.ask(engine._timeout, "listen", *sorted(self.channels))
         except (OSError, RuntimeError) as error:
             raise engine.meaning(error, ran=False) from error
         if again:
-            for channel in sorted(self._channels):
-                engine.told(channel, None)
+            for channel in sorted(self.channels):
+                engine.missed(channel)
 
     def _heard(self, request: Request) -> None:
-        self._engine.told(*request.words)
+        channel, message = request.words
+        self._engine.told(name_of(channel), message)
 
     async def keep(self) -> None:
         """See `Ear.keep`."""

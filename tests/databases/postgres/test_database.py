@@ -115,11 +115,11 @@ async def test_a_server_that_has_little_room() -> None:
     ):
         async with LockManager(server.url, ttl=6) as locks:
             leases = [await locks.lock(f"{number}").acquire() for number in range(NAMES)]
-            granted = time.monotonic() + max(lease.remaining() for lease in leases)
             with contextlib.suppress(psycopg.errors.OutOfMemory):
                 for number in count():
                     other.execute("SELECT pg_advisory_lock(%s)", (number,))
             other.execute("SELECT pg_advisory_unlock(number) FROM generate_series(1, 150) AS number")
+            granted = time.monotonic() + max(lease.remaining() for lease in leases)
             while min(lease.remaining() for lease in leases) + time.monotonic() <= granted:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.05)
             assert not [lease for lease in leases if lease.lost]
