@@ -156,7 +156,7 @@ async def test_closing_in_a_pause_between_two_attempts(
     monkeypatch.setattr("aiolock.backends.redis.backoff.Backoff.next", lambda self: 3600.0)
     proxy.refuse()
     proxy.reset()
-    await until(lambda: backend._session is None)
+    await until(lambda: backend._session is None and backend._backoff._pausing)
     backend._backoff.hurry()
     await until(lambda: backend.unreachable is not None and backend._attempt is None)
     future = backend.run(append("x", lambda: True))
